@@ -1,0 +1,57 @@
+# Every target sets up what it needs by itself; a set-up that is done costs a moment.
+# Paths stay relative, so that a checkout may lie in a folder with spaces in its name.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-tests run test check gen bench conformance soak demo clean
+
+python := .venv/bin/python
+pytest := .venv/bin/pytest -n 2 --dist loadgroup
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install Python, the locked packages and a browser, as far as they are missing
+	@scripts/setup
+
+setup-tests:
+	@scripts/setup --tests
+
+run: setup ## Serve Pilothouse on http://127.0.0.1:4000
+	@.venv/bin/pilothouse serve
+
+# Loops that kill, race or wait run PILOTHOUSE_CHAOS rounds: a few here, all of them in soak.
+test: export PILOTHOUSE_CHAOS ?= 5
+test: setup-tests ## Run every test, with a real Chromium
+	@$(pytest) $(ARGS)
+	@$(extension_tests)
+
+soak: export PILOTHOUSE_CHAOS ?= 50
+soak: setup-tests ## Run every test with all its rounds (long)
+	@$(pytest) --timeout 1800 $(ARGS)
+	@$(extension_tests)
+
+define extension_tests
+if [ -d extension/tests ]; then node --test extension/tests/*.test.*js; fi
+endef
+
+check: setup ## Lint, formatting, types, and that generated files are fresh
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy --strict
+	@$(python) scripts/gen.py --check
+
+gen: setup ## Write every generated file anew
+	@$(python) scripts/gen.py
+
+bench: setup-tests ## Measure against the peers, side by side, in one run
+	@$(python) -m bench $(ARGS)
+
+conformance: setup ## Run the official MCP conformance suite
+	@scripts/conformance
+
+demo: setup ## A short tour of a running server
+	@$(python) scripts/demo.py
+
+clean: ## Remove the environment, the tools and every cache
+	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,265 @@
+"""The composition root: the only file that knows all groups, and how a process serves them."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.origins import Doorkeeper
+from pilothouse.core.redact import Redactor
+from pilothouse.server import tools as house_tools
+from pilothouse.server.house import House, Part, open_house
+from pilothouse.server.logs import Log, adopt_library_logs
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mcp.server import Server
+
+    from pilothouse.core.settings import Settings
+
+    type Extend = Callable[[Server[Any]], None]
+    """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
+
+PARTS: tuple[Part, ...] = (
+    Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),
+)
+"""What each group brings, in the order in which tools are listed."""
+
+
+class StartError(Exception):
+    """Pilothouse cannot start as asked; the message is one line that names the fix."""
+
+
+def make_redactor(settings: Settings) -> Redactor:
+    """Raises StartError for a pattern that RE2 does not take."""
+    if not settings.redact:
+        return Redactor(reveal=settings.reveal_secrets)
+    import re2
+
+    patterns = []
+    for pattern in settings.redact:
+        try:
+            patterns.append(re2.compile(pattern))
+        except re2.error as error:
+            raise StartError(f"--redact {pattern!r}: not an RE2 pattern ({error})") from None
+    return Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
+
+
+def make_log(settings: Settings, redactor: Redactor) -> Log:
+    level = "debug" if settings.mcp_debug else settings.log_level
+    log = Log("pilothouse", level, redactor)
+    adopt_library_logs(log, level)
+    return log
+
+
+def check_startable(settings: Settings) -> None:
+    """Raises StartError where starting would leave a door open."""
+    oauth = (settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
+    if any(oauth) and not all(oauth):
+        raise StartError("OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL must be set together")
+    if settings.production and not all(oauth):
+        raise StartError(
+            "production over HTTP needs OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL;"
+            " set them, or PILOTHOUSE_ENV=development for this machine alone"
+        )
+    if not _is_loopback(settings.http_host) and not all(oauth):
+        raise StartError(
+            f"--host {settings.http_host} would be reachable from outside without authentication;"
+            " set OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or listen on 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve_stdio(
+    settings: Settings, parts: Sequence[Part] = PARTS, extend: Extend | None = None
+) -> int:
+    """Serve one client on stdin and stdout until it closes stdin."""
+    redactor = make_redactor(settings)
+    log = make_log(settings, redactor)
+    anyio.run(_stdio, settings, parts, redactor, log, extend)
+    return 0
+
+
+async def _stdio(
+    settings: Settings, parts: Sequence[Part], redactor: Redactor, log: Log, extend: Extend | None
+) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from pilothouse.server.mcp import build_server
+    from pilothouse.server.stdio import Reader, Writer, claimed_stdio
+
+    with claimed_stdio() as (wire_in, wire_out):
+        writer = Writer(wire_out)
+        reader = Reader(wire_in, writer)
+        async with open_house(parts, settings, redactor, log) as house:
+            server = build_server(house)
+            if extend is not None:
+                extend(server)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
+                if settings.metrics_port >= 0:
+                    await tasks.start(_serve_metrics, house)
+                async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
+                    await server.run(read, write, server.create_initialization_options())
+                tasks.cancel_scope.cancel()
+
+
+async def _signal(log: Log) -> None:
+    """Wait until somebody wants this process to end."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for received in signals:
+            log.info("stopping", signal=signal.Signals(received).name)
+            return
+
+
+async def _leave_on_signal(scope: anyio.CancelScope, log: Log) -> None:
+    await _signal(log)
+    scope.cancel()
+
+
+async def _serve_metrics(
+    house: House, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """/metrics and /health beside a stdio client, on loopback."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    from pilothouse.server.edge import Guard
+    from pilothouse.server.http import health, listen
+
+    routes = [
+        Route("/metrics", lambda _: Response(house.metrics.exposition(), media_type="text/plain")),
+        Route("/health", lambda _: JSONResponse(health(house))),
+    ]
+    listener = listen("127.0.0.1", house.settings.metrics_port)
+    house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+    task_status.started()
+    await _uvicorn(Guard(Starlette(routes=routes), Doorkeeper()), listener, house.log)
+
+
+def serve_http(
+    settings: Settings,
+    parts: Sequence[Part] = PARTS,
+    extend: Extend | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> int:
+    """Serve HTTP until a signal; `ready` is called with the base URL once it listens."""
+    from pilothouse.server.http import listen
+
+    check_startable(settings)
+    redactor = make_redactor(settings)
+    log = make_log(settings, redactor)
+    try:
+        listener = listen(settings.http_host, settings.http_port)
+    except OSError as error:
+        raise StartError(port_taken(settings.http_host, settings.http_port, error)) from None
+    anyio.run(_http, settings, parts, redactor, log, extend, listener, ready)
+    return 0
+
+
+async def _http(
+    settings: Settings,
+    parts: Sequence[Part],
+    redactor: Redactor,
+    log: Log,
+    extend: Extend | None,
+    listener: socket.socket,
+    ready: Callable[[str], None] | None,
+) -> None:
+    from pilothouse.dashboard.page import status_page
+    from pilothouse.server.auth import OAuthConfig
+    from pilothouse.server.http import http_app
+    from pilothouse.server.mcp import build_server
+
+    oauth = None
+    if settings.oauth_issuer:
+        oauth = OAuthConfig(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
+    doorkeeper = Doorkeeper(settings.public_url, frozenset(settings.allowed_origins))
+    async with open_house(parts, settings, redactor, log) as house:
+        server = build_server(house)
+        if extend is not None:
+            extend(server)
+        app = http_app(house, server, doorkeeper, oauth, lambda url: status_page(house, url))
+        host, port = listener.getsockname()[:2]
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        await _uvicorn(app, listener, log, lambda: ready(url) if ready else None)
+
+
+async def _uvicorn(
+    app: Any, listener: socket.socket, log: Log, ready: Callable[[], None] | None = None
+) -> None:
+    """Serve until a signal. Uvicorn would re-raise it and end the process before we closed up."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if ready is not None:
+                ready()
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=2,
+        ws="websockets-sansio",
+    )
+    server = Server(config)
+    async with anyio.create_task_group() as tasks:
+
+        async def leave() -> None:
+            await _signal(log)
+            server.should_exit = True
+
+        tasks.start_soon(leave)
+        await server.serve([listener])
+        tasks.cancel_scope.cancel()
+
+
+def port_taken(host: str, port: int, error: OSError) -> str:
+    """One line that names who holds the port, where that can be known."""
+    holder = ""
+    try:
+        import psutil
+
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == "LISTEN" and connection.laddr and connection.laddr.port == port:
+                name = psutil.Process(connection.pid).name() if connection.pid else "another user"
+                holder = f" by {name} (pid {connection.pid})" if connection.pid else f" by {name}"
+                break
+    except Exception:  # knowing the holder is a courtesy
+        pass
+    reason = "is taken" + holder if error.errno == 98 or holder else f"cannot be used ({error.strerror})"
+    return f"port {port} on {host} {reason}; choose another with --port, or 0 for any free one"
+
+
+def for_group(settings: Settings, group: str) -> Settings:
+    """The settings of a process that serves one group alone."""
+    return replace(settings, tools=(group,), profile="full", http_port=group_port(settings, group))
+
+
+def group_port(settings: Settings, group: str) -> int:
+    return settings.e2e_http_port if group == "e2e" else settings.http_port

@@ -1,0 +1,210 @@
+"""The `pilothouse` command: parse, resolve the settings, hand over to app.py.
+
+Nothing heavy is imported here: `--help`, `--version` and mistakes must answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pilothouse import __version__
+from pilothouse.core.settings import BY_NAME, GROUPS, SETTINGS, BadSetting, Settings, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pilothouse.app import Extend
+    from pilothouse.server.house import Part
+
+EXIT_MISUSE = 2
+
+COMMANDS = {
+    "": "serve one MCP client on stdin and stdout (the default)",
+    "serve": "serve MCP over HTTP, with a status page",
+    "observe": "serve only the observe group: console, network and bodies of any Chrome tab",
+    "e2e": "serve only the e2e group: dev server and browser sessions",
+    "intercept": "serve only the intercept group: record, modify and resend traffic",
+    "bookmarks": "serve only the bookmarks group: the user's own Chrome bookmarks",
+    "call": "call one tool and print its answer",
+    "doctor": "check this machine and say how to mend what is wrong",
+}
+
+
+class Misuse(Exception):
+    """The command line cannot be understood; the message is one line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        unknown = re.search(r"unrecognized arguments: (\S+)", message)
+        if unknown:
+            flag = unknown.group(1).split("=", 1)[0]
+            known = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(flag, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists the flags"
+            message = f"unknown {'flag' if flag.startswith('-') else 'argument'} {flag}; {hint}"
+        raise Misuse(message)
+
+
+def _parser(command: str) -> _Parser:
+    summary = COMMANDS[command]
+    listed = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items() if name)
+    parser = _Parser(
+        prog=f"pilothouse {command}".strip(),
+        description=f"Pilothouse: {summary}." if command else "Pilothouse: one MCP server to run,"
+        " drive, watch and intercept a web app. Without a command it serves one client on stdio.",
+        epilog=None if command else f"commands:\n{listed}\n\n`pilothouse COMMAND --help` says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pilothouse {__version__}")
+    if command == "":
+        parser.add_argument(
+            "--standalone", action="store_true", help="everything in this process, no hub"
+        )
+    if command == "call":
+        parser.add_argument("tool", nargs="?", help="name of the tool; left out, lists them")
+        parser.add_argument("json", nargs="?", help="arguments as JSON, or - to read them from stdin")
+        parser.add_argument("--structured", action="store_true", help="print the structured content")
+        parser.add_argument("--schema", action="store_true", help="print what the tool takes")
+    if command == "doctor":
+        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    for setting in SETTINGS:
+        flags = setting.flags(command)
+        about = setting.about
+        default = "" if setting.default in ("", (), None) else f", default {_shown(setting.default)}"
+        env = f" [{' or '.join(about.env)}{default}]" if about.env else ""
+        unit = f" ({about.unit})" if about.unit and about.unit != "port" else ""
+        help = f"{about.help}{unit}{env}".replace("%", "%%")
+        if setting.type is bool:
+            parser.add_argument(
+                *flags, dest=setting.name, default=None, action=argparse.BooleanOptionalAction, help=help
+            )
+        else:
+            parser.add_argument(
+                *flags,
+                dest=setting.name,
+                default=None,
+                action="append",
+                metavar=about.unit.upper().replace("/", "_") or setting.name.upper(),
+                help=help,
+            )
+    return parser
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _given(command: str, parsed: argparse.Namespace) -> dict[str, Any]:
+    """The settings that stand on the command line."""
+    given: dict[str, Any] = {}
+    for setting in SETTINGS:
+        values = getattr(parsed, setting.name)
+        if values is None:
+            continue
+        flag = setting.flags(command)[0]
+        if isinstance(values, bool):
+            given[setting.name] = values
+        elif setting.repeatable:
+            given[setting.name] = tuple(
+                part for value in values for part in setting.parse(value, flag)
+            )
+        else:
+            given[setting.name] = setting.parse(values[-1], flag)
+    return given
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    parts: Sequence[Part] | None = None,
+    extend: Extend | None = None,
+) -> int:
+    """Run a command and return its exit code; misuse is 2, with one line that says what to do."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = words.pop(0) if words and words[0] in COMMANDS else ""
+    try:
+        if words and not command and not words[0].startswith("-"):
+            raise Misuse(_unknown_command(words[0]))
+        parsed = _parser(command).parse_args(words)
+        settings = resolve(_given(command, parsed), os.environ)
+        return _run(command, parsed, settings, parts, extend)
+    except (Misuse, BadSetting) as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _unknown_command(word: str) -> str:
+    near = difflib.get_close_matches(word, [name for name in COMMANDS if name], n=1)
+    hint = f"did you mean {near[0]}?" if near else "`pilothouse --help` lists the commands"
+    return f"unknown command {word!r}; {hint}"
+
+
+def _refuse(line: str) -> int:
+    sys.stderr.write(f"pilothouse: {line}\n")
+    return EXIT_MISUSE
+
+
+def _run(
+    command: str,
+    parsed: argparse.Namespace,
+    settings: Settings,
+    parts: Sequence[Part] | None,
+    extend: Extend | None,
+) -> int:
+    if command == "doctor":
+        from pilothouse import doctor
+
+        return doctor.main(settings, as_json=parsed.json)
+
+    from pilothouse import app
+
+    served = app.PARTS if parts is None else parts
+    try:
+        check_home(settings)
+        if command == "call":
+            from pilothouse import calls
+
+            return calls.main(settings, served, parsed)
+        if command in GROUPS:
+            settings = app.for_group(settings, command)
+        if command == "serve" or (command and settings.transport == "http"):
+            return app.serve_http(settings, served, extend, announce)
+        if not command and settings.transport == "http":
+            return app.serve_http(settings, served, extend, announce)
+        return app.serve_stdio(settings, served, extend)
+    except app.StartError as error:
+        return _refuse(str(error))
+
+
+def check_home(settings: Settings) -> None:
+    """Raises BadSetting when the state folder cannot be used."""
+    if not settings.home:
+        return
+    variable = BY_NAME["home"].about.env[0]
+    try:
+        os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(
+            f"{variable}: {settings.home} cannot be made ({error.strerror});"
+            " name a folder that you may write"
+        ) from None
+    if not os.access(settings.home, os.W_OK | os.X_OK):
+        raise BadSetting(f"{variable}: {settings.home} cannot be written; name another folder")
+
+
+def announce(url: str, write: Callable[[str], object] | None = None) -> None:
+    """What a person who started the server wants to know."""
+    from pilothouse.core.snippets import snippets
+
+    lines = [f"Pilothouse {__version__} is serving on {url}", ""]
+    lines += [f"  MCP      {url}/mcp", f"  status   {url}/", "", "Paste one line into your client:"]
+    lines += [f"  {name:26}{line}" for name, line in snippets(url).items()]
+    lines += ["", "Stop with Ctrl-C."]
+    (write or sys.stderr.write)("\n".join(lines) + "\n")

@@ -1,0 +1,1 @@
+"""The pure part: no event loop, sockets, files, clock or environment."""

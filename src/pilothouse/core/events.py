@@ -1,0 +1,60 @@
+"""Facts that cross a boundary: frozen, typed, in the past tense.
+
+Each source (console, network, server log, steps, packets …) has its own ring, so that a flood in
+one never pushes another out. `keys` are plain strings such as `request:41` or `step:7`; two
+events of a session are related when they share a key. A key names one action or exchange, never
+a container such as a page, or everything would be related to everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+NO_KEYS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened in one session."""
+
+    source: ClassVar[str] = ""
+    """The ring that keeps it."""
+
+    at: float
+    """Epoch milliseconds on the session's clock, which never goes back."""
+    keys: frozenset[str] = NO_KEYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted(Event):
+    source: ClassVar[str] = "session"
+
+    session_id: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTerminated(Event):
+    source: ClassVar[str] = "session"
+
+    session_id: str
+    reason: Literal["manual", "timeout", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInvoked(Event):
+    source: ClassVar[str] = "calls"
+
+    tool: str
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInvocationFailed(Event):
+    source: ClassVar[str] = "calls"
+
+    tool: str
+    duration_ms: float
+    code: str
+    message: str

@@ -1,0 +1,118 @@
+"""What may pass as a JSON-RPC message, before any library builds objects of it.
+
+Parsers differ on the odd cases (a key given twice, a fraction as an id, nesting without end), and
+where two parsers differ one of them can be fooled: so the odd cases are refused at the edge.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 128
+MAX_ID = 2**53
+"""Beyond this, clients in JavaScript cannot tell two ids apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message is not taken; answered with `response`."""
+
+    code: int
+    message: str
+    id: str | int | None = None
+
+    def response(self) -> dict[str, Any]:
+        error = {"code": self.code, "message": self.message}
+        return {"jsonrpc": "2.0", "id": self.id, "error": error}
+
+
+class _Duplicate(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Duplicate(key)
+            seen.add(key)
+    return made
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse(raw: bytes) -> dict[str, Any] | Refusal:
+    """One message, or the reason why it is none."""
+    if len(raw) > MAX_BYTES:
+        return Refusal(INVALID_REQUEST, f"message is larger than {MAX_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Refusal(PARSE_ERROR, f"not UTF-8 at byte {error.start}")
+    try:
+        message = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except _Duplicate as error:
+        return Refusal(INVALID_REQUEST, f"key {str(error)[:80]!r} stands twice in one object")
+    except RecursionError:
+        return Refusal(INVALID_REQUEST, f"nested deeper than {MAX_DEPTH}")
+    except ValueError as error:
+        return Refusal(PARSE_ERROR, f"not JSON: {str(error)[:120]}")
+    if isinstance(message, list):
+        return Refusal(INVALID_REQUEST, "batches are not part of MCP; send one message")
+    if not isinstance(message, dict):
+        return Refusal(INVALID_REQUEST, "a message is a JSON object")
+    return _checked(message)
+
+
+def _checked(message: dict[str, Any]) -> dict[str, Any] | Refusal:
+    if "id" in message:
+        wrong = _wrong_id(message["id"])
+        # A response to a request that could not be read has the id null.
+        if wrong and not (message["id"] is None and "error" in message):
+            return Refusal(INVALID_REQUEST, f"id is {wrong}; use a string or a whole number")
+    sound_id = message.get("id")
+    if message.get("jsonrpc") != "2.0":
+        return Refusal(INVALID_REQUEST, 'jsonrpc must be "2.0"', sound_id)
+    if not ({"method", "result", "error"} & message.keys()):
+        return Refusal(INVALID_REQUEST, "neither method nor result nor error", sound_id)
+    if "method" in message and not isinstance(message["method"], str):
+        return Refusal(INVALID_REQUEST, "method must be a string", sound_id)
+    if not isinstance(message.get("params", {}), dict):
+        return Refusal(INVALID_REQUEST, "params must be an object", sound_id)
+    if _deeper_than(message, MAX_DEPTH):
+        return Refusal(INVALID_REQUEST, f"nested deeper than {MAX_DEPTH}", sound_id)
+    return message
+
+
+def _wrong_id(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return f"of type {type(value).__name__}"
+    if isinstance(value, int) and abs(value) > MAX_ID:
+        return "too large"
+    return "longer than 1,000 characters" if isinstance(value, str) and len(value) > 1000 else ""
+
+
+def _deeper_than(value: dict[str, Any], most: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True

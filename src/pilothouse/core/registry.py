@@ -1,0 +1,62 @@
+"""All tools and resources that one server serves, checked once at start-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pilothouse.core.resource import Resource
+    from pilothouse.core.tool import Profile, Tool
+
+
+class DuplicateName(ValueError):
+    """Two declarations claim one name; the server does not start."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Tools by name, in the order in which they are listed, and resources."""
+
+    tools: dict[str, Tool]
+    resources: tuple[Resource, ...]
+
+    @classmethod
+    def of(cls, tools: Iterable[Tool], resources: Iterable[Resource] = ()) -> Registry:
+        """Raises DuplicateName, because the second of two tools would silently win."""
+        by_name: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.name in by_name:
+                raise DuplicateName(
+                    f"tool {tool.name} is declared by {by_name[tool.name].group.name}"
+                    f" and by {tool.group.name}"
+                )
+            by_name[tool.name] = tool
+        listed: dict[str, Resource] = {}
+        for resource in resources:
+            if resource.uri in listed:
+                raise DuplicateName(f"resource {resource.uri} is declared twice")
+            listed[resource.uri] = resource
+        return cls(by_name, tuple(listed.values()))
+
+    def served(self, groups: Iterable[str], profile: Profile) -> Registry:
+        """The part that a user asked for; tools of our own house are always there."""
+        wanted = {*groups, "house"}
+        return Registry(
+            {
+                name: tool
+                for name, tool in self.tools.items()
+                if tool.group.name in wanted and (profile == "full" or tool.profile == "default")
+            },
+            tuple(r for r in self.resources if r.group.name in wanted),
+        )
+
+    def resource_for(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
+        """The resource that a URI names, with the values of its variables."""
+        for resource in self.resources:
+            values = resource.match(uri)
+            if values is not None:
+                return resource, values
+        return None

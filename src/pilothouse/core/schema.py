@@ -1,0 +1,57 @@
+"""JSON Schemas of tools, as small and flat as models and strict clients like them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Plain(GenerateJsonSchema):
+    """An optional argument is one that may be left out, not one that may be null."""
+
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        if made.get("default", ...) is None:
+            del made["default"]
+        return made
+
+
+def input_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return _tidy(model.model_json_schema(schema_generator=_Plain, mode="validation"))
+
+
+def output_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return _tidy(model.model_json_schema(schema_generator=_Plain, mode="serialization"))
+
+
+def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
+    """References put in place and the titles, which only repeat the names, taken out."""
+    definitions: dict[str, Any] = schema.pop("$defs", {})
+
+    def walk(node: Any, *, names: bool = False) -> Any:
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if not names and "$ref" in node:
+            target = definitions[node["$ref"].rsplit("/", 1)[1]]
+            beside = {key: value for key, value in node.items() if key != "$ref"}
+            return walk({**target, **beside})
+        return {
+            key: walk(value, names=not names and key == "properties")
+            for key, value in node.items()
+            if names or not (key == "title" and isinstance(value, str))
+        }
+
+    tidied: dict[str, Any] = walk(schema)
+    tidied.pop("description", None)
+    return tidied

@@ -1,0 +1,137 @@
+"""The status page at `/`: what runs here and how to connect a client. Pure: facts in, HTML out."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Protocol
+
+from pilothouse import __version__
+from pilothouse.core.snippets import snippets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sized
+
+    from pilothouse.core.registry import Registry
+
+
+class Facts(Protocol):
+    """What the page shows of a running house."""
+
+    registry: Registry
+    sessions: Sized
+    started_at: float
+    clock: object
+
+
+def status_page(house: Facts, url: str) -> tuple[str, str]:
+    """HTML and CSS of the page as it stands now."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for tool in house.registry.tools.values():
+        groups.setdefault(tool.group.name, []).append((tool.name, tool.summary))
+    summaries = {tool.group.name: tool.group.summary for tool in house.registry.tools.values()}
+    uptime = int((house.clock() - house.started_at) / 1000)  # type: ignore[operator]
+    tools = "".join(_group(name, summaries[name], rows) for name, rows in groups.items())
+    clients = "".join(
+        f"<dt>{escape(name)}</dt><dd><code>{escape(line)}</code></dd>"
+        for name, line in snippets(url).items()
+    )
+    return (
+        _PAGE.format(
+            version=escape(__version__),
+            url=escape(url),
+            uptime=_span(uptime),
+            sessions=len(house.sessions),
+            count=len(house.registry.tools),
+            clients=clients,
+            tools=tools,
+        ),
+        CSS,
+    )
+
+
+def _group(name: str, summary: str, rows: list[tuple[str, str]]) -> str:
+    listed = "".join(
+        f"<tr><th scope=row><code>{escape(tool)}</code></th><td>{escape(text)}</td></tr>"
+        for tool, text in rows
+    )
+    return f"<section><h3>{escape(name)}</h3><p>{escape(summary)}</p><table>{listed}</table></section>"
+
+
+def _span(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="refresh" content="10">
+<title>Pilothouse</title>
+<link rel="stylesheet" href="/style.css">
+</head>
+<body>
+<header>
+<h1>Pilothouse</h1>
+<p>One MCP server from which an AI agent runs, drives, watches and intercepts a web app.</p>
+</header>
+<main>
+<ul class="facts">
+<li><b>running</b><span>up {uptime}</span></li>
+<li><b>{sessions}</b><span>sessions</span></li>
+<li><b>{count}</b><span>tools</span></li>
+<li><b>{version}</b><span>version</span></li>
+</ul>
+<h2>Connect a client</h2>
+<p>MCP is served at <code>{url}/mcp</code>. Paste one line:</p>
+<dl>{clients}</dl>
+<h2>Tools</h2>
+{tools}
+</main>
+<footer><a href="/health">health</a> <a href="/metrics">metrics</a></footer>
+</body>
+</html>
+"""
+
+CSS = """:root {
+  --ground: #f6f7f9; --card: #ffffff; --ink: #18212b; --quiet: #5a6875; --line: #dde2e8;
+  --accent: #0b6e5f;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ground: #10161d; --card: #18212b; --ink: #e6ebf0; --quiet: #9aa8b5; --line: #2a3642;
+    --accent: #4fc3ad;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 60rem; padding: 2.5rem 1.25rem 4rem; background: var(--ground);
+  color: var(--ink); font: 16px/1.55 system-ui, sans-serif;
+}
+h1 { margin: 0; font-size: 1.9rem; letter-spacing: -0.02em; }
+header p { margin: 0.25rem 0 0; color: var(--quiet); }
+h2 { margin: 2.25rem 0 0.5rem; font-size: 1.15rem; }
+h3 { margin: 0; font-size: 1rem; color: var(--accent); }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: 0.75rem;
+  margin: 1.75rem 0 0; padding: 0; list-style: none; }
+.facts li, section, dl { background: var(--card); border: 1px solid var(--line);
+  border-radius: 10px; padding: 0.9rem 1.1rem; }
+.facts b { display: block; font-size: 1.25rem; }
+.facts span, section p { color: var(--quiet); }
+section { margin-bottom: 0.75rem; }
+section p { margin: 0 0 0.5rem; }
+dl { margin: 0; }
+dt { font-weight: 600; }
+dd { margin: 0 0 0.75rem; overflow-x: auto; }
+dd:last-child { margin-bottom: 0; }
+code { font: 0.86em/1.5 ui-monospace, monospace; white-space: pre; }
+table { width: 100%; border-collapse: collapse; }
+th, td { padding: 0.35rem 0.75rem 0.35rem 0; text-align: left; vertical-align: top;
+  border-top: 1px solid var(--line); font-weight: 400; }
+footer { margin-top: 2rem; color: var(--quiet); }
+a { color: var(--accent); }
+a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+"""

@@ -1,0 +1,1 @@
+"""From a declared tool to an answer on the wire: calls, rendering, transports, push."""

@@ -1,0 +1,162 @@
+"""The one place where a call is checked, run and answered, whatever transport it came by."""
+
+from __future__ import annotations
+
+import difflib
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from pilothouse.core.clock import iso
+from pilothouse.core.events import ToolInvocationFailed, ToolInvoked
+from pilothouse.core.faults import COMMON, Fault, Internal, InvalidInput
+from pilothouse.core.tool import Progress, Tool
+from pilothouse.server.render import Answer, answer, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import BaseModel
+
+    from pilothouse.core.redact import Redactor
+    from pilothouse.server.logs import Log
+    from pilothouse.server.metrics import Metrics
+    from pilothouse.server.session import Session
+
+
+class Caller:
+    """Runs declared tools for sessions."""
+
+    def __init__(self, redactor: Redactor, metrics: Metrics, log: Log) -> None:
+        self._redactor = redactor
+        self._metrics = metrics
+        self._log = log
+
+    async def call(
+        self, tool: Tool, raw: Mapping[str, Any], session: Session, progress: Progress
+    ) -> Answer:
+        """Validate the arguments, hand in the ports, run the handler, render what comes back."""
+        started = session.last_call_at = session.clock()
+        session.running_calls += 1
+        try:
+            args = parse_args(tool, raw)
+            ports = {
+                name: progress if kind is Progress else await session.port(kind)
+                for name, kind in tool.ports.items()
+            }
+            result = await tool.handler(args, **ports)
+            given = answer(tool, result)
+        except Fault as fault:
+            given = self._failed(tool, fault, session, started)
+        except Exception as error:
+            given = self._failed(tool, self._incident(tool, error, session), session, started)
+        else:
+            took = session.clock() - started
+            self._metrics.called(tool.name, took, "")
+            session.timeline.emit(
+                ToolInvoked(at=started, tool=tool.name, duration_ms=round(took, 3))
+            )
+        finally:
+            session.running_calls -= 1
+            session.last_call_at = session.clock()
+        return given
+
+    def _failed(self, tool: Tool, fault: Fault, session: Session, started: float) -> Answer:
+        if not isinstance(fault, (*tool.raises, *COMMON)):
+            # A fault that the declaration does not name is a defect too: the docs would lie.
+            fault = self._incident(tool, fault, session)
+        took = session.clock() - started
+        self._metrics.called(tool.name, took, fault.code)
+        shown = self._redactor.text(fault.message)
+        session.timeline.emit(
+            ToolInvocationFailed(
+                at=started,
+                tool=tool.name,
+                duration_ms=round(took, 3),
+                code=fault.code,
+                message=shown,
+            )
+        )
+        self._log.warn("tool_failed", sessionId=session.id, tool=tool.name, code=fault.code)
+        context = {
+            "timestamp": iso(session.clock()),
+            "context": {"tool": tool.name, "sessionId": session.id},
+        }
+        return failure(tool.group, fault, self._redactor, context)
+
+    def _incident(self, tool: Tool, error: Exception, session: Session) -> Internal:
+        incident = secrets.token_hex(4)
+        self._log.error(
+            "internal_error", error, sessionId=session.id, tool=tool.name, incident=incident
+        )
+        return Internal(
+            f"{tool.name} failed inside Pilothouse (incident {incident})",
+            hint=f"the log on stderr has the details under incident {incident}; please report it",
+            incident=incident,
+        )
+
+
+def parse_args(tool: Tool, raw: Mapping[str, Any]) -> BaseModel:
+    """The argument model of a call.
+
+    Raises:
+        InvalidInput: naming the field, what was expected and what came.
+    """
+    try:
+        return tool.args.model_validate(raw)
+    except ValidationError as error:
+        raise _invalid(tool, error, raw) from None
+
+
+def _invalid(tool: Tool, error: ValidationError, raw: Mapping[str, Any]) -> InvalidInput:
+    """The first thing wrong, said so that the next call can be right."""
+    known: dict[str, Any] = tool.input_schema.get("properties", {})
+    problems = error.errors(include_url=False)
+    # A misspelt name is more often the cause than the argument that it left missing.
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    path = [str(part) for part in problem["loc"]]
+    field = ".".join(path)
+    if problem["type"] == "extra_forbidden" and len(path) == 1:
+        near = difflib.get_close_matches(field, known, n=1)
+        return InvalidInput(
+            f"{tool.name} has no argument {field!r}",
+            hint=f"did you mean {near[0]!r}?" if near else f"it takes {_listed(known)}",
+            field=field,
+            expected=f"one of {_listed(known)}",
+            received=_short(raw.get(field)),
+        )
+    expected = _expected(known.get(path[0], {})) if path else "an object"
+    received = "nothing" if problem["type"] == "missing" else _short(problem["input"])
+    what = "is required" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+    return InvalidInput(
+        f"{field or 'arguments'}: {what[0].lower() + what[1:]}",
+        hint=f"call {tool.name} again with {path[0] if path else 'an object'} as {expected}",
+        field=field or None,
+        expected=expected,
+        received=received,
+    )
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(names) or "no arguments"
+
+
+def _expected(schema: Mapping[str, Any]) -> str:
+    """A schema in words: `integer, 1 to 1000`."""
+    if "enum" in schema:
+        return "one of " + ", ".join(map(str, schema["enum"]))
+    kind = str(schema.get("type", "a value"))
+    if kind == "array" and "items" in schema:
+        return f"a list, each {_expected(schema['items'])}"
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and most is not None:
+        return f"{kind}, {least} to {most}"
+    if least is not None:
+        return f"{kind}, at least {least}"
+    return kind if most is None else f"{kind}, at most {most}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,0 +1,149 @@
+"""What every HTTP request passes before it reaches a route: Host, Origin, size, sound JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core import jsonrpc
+from pilothouse.server.auth import principal_of
+from pilothouse.server.mcp import to_result, too_many
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from pilothouse.core.origins import Doorkeeper
+    from pilothouse.server.house import House
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    values = [value for key, value in scope["headers"] if key == name]
+    # Two Host or Origin headers are an attempt to have two parsers disagree.
+    return values[0].decode("latin-1") if len(values) == 1 else "" if values else None
+
+
+async def respond(
+    send: Send, status: int, body: Any, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    """A short JSON answer."""
+    data = json.dumps(body).encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(data)).encode()),
+                *_HEADERS,
+                *(headers or []),
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": data})
+
+
+class Guard:
+    """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included."""
+
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
+        self._app = app
+        self._doorkeeper = doorkeeper
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        host, origin = _header(scope, b"host"), _header(scope, b"origin")
+        if not self._doorkeeper.admits_host(host):
+            status, why = 421, "Host names another server; use 127.0.0.1 or localhost"
+        elif not self._doorkeeper.admits_origin(origin, host or ""):
+            status, why = 403, "Origin is another site; requests of pages are taken from here only"
+        else:
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": why})
+        else:
+            await respond(send, status, {"error": {"code": status, "message": why}})
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
+    """The whole body, or None when it is larger than it may be (told before it is read)."""
+    declared = _header(scope, b"content-length") or "0"
+    if not declared.isdecimal() or int(declared) > most:
+        return None
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b"".join(parts)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+class SoundMessages:
+    """Lets only sound JSON-RPC through to an MCP endpoint, and not more than the rate allows."""
+
+    def __init__(self, app: ASGIApp, house: House) -> None:
+        self._app = app
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        body = await read_body(scope, receive, jsonrpc.MAX_BYTES)
+        if body is None:
+            why = f"request body is larger than {jsonrpc.MAX_BYTES} bytes"
+            refusal = jsonrpc.Refusal(jsonrpc.INVALID_REQUEST, why)
+            await respond(send, 413, refusal.response(), [(b"connection", b"close")])
+            return
+        message = jsonrpc.parse(body)
+        if isinstance(message, jsonrpc.Refusal):
+            await respond(send, 400, message.response())
+            return
+        if message.get("method") == "tools/call" and await self._too_early(scope, message, send):
+            return
+        scope["state"]["message"] = message
+        await self._app(scope, _replay(body, receive), send)
+
+    async def _too_early(self, scope: Scope, message: dict[str, Any], send: Send) -> bool:
+        """Answer a call that came too early; the client learns from Retry-After when to come."""
+        tool = self._house.registry.tools.get(str(message.get("params", {}).get("name")))
+        if tool is None or "id" not in message:
+            return False
+        wait = self._house.limits.admit(principal_of(scope) or "local", tool.name)
+        if not wait:
+            return False
+        result = to_result(too_many(self._house, tool, wait))
+        shown = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        after = str(math.ceil(wait)).encode()
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": shown}
+        await respond(send, 200, answer, [(b"retry-after", after)])
+        return True
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, followed by whatever else the client does."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

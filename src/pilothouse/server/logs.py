@@ -1,0 +1,99 @@
+"""Structured logs on stderr: one JSON object a line, redacted, never on stdout."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+from pilothouse.core.clock import iso
+from pilothouse.core.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warn": 30, "error": 40}
+
+
+class Log:
+    """Writes the events of one component."""
+
+    def __init__(
+        self,
+        component: str,
+        level: str = "info",
+        redactor: Redactor | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.component = component
+        self._level = level
+        self._least = LEVELS[level]
+        self._redactor = redactor or Redactor()
+        self._stream = stream
+
+    def of(self, component: str) -> Log:
+        """The same log for another component."""
+        return Log(component, self._level, self._redactor, self._stream)
+
+    def debug(self, event: str, **details: Any) -> None:
+        self._write("debug", event, details)
+
+    def info(self, event: str, **details: Any) -> None:
+        self._write("info", event, details)
+
+    def warn(self, event: str, **details: Any) -> None:
+        self._write("warn", event, details)
+
+    def error(self, event: str, error: BaseException | None = None, **details: Any) -> None:
+        if error is not None:
+            details["error"] = f"{type(error).__name__}: {error}"
+            details["traceback"] = "".join(traceback.format_exception(error))
+        self._write("error", event, details)
+
+    def _write(self, level: str, event: str, details: dict[str, Any]) -> None:
+        if LEVELS[level] < self._least:
+            return
+        line: dict[str, Any] = {
+            "timestamp": iso(time.time() * 1000),
+            "level": level,
+            "component": self.component,
+            "event": event,
+        }
+        session = details.pop("sessionId", None)
+        if session is not None:
+            line["sessionId"] = session
+        if details:
+            line["details"] = self._redactor.value(details)
+        text = json.dumps(line, default=str)
+        # The stream is looked up at each write: a transport may have moved stderr meanwhile.
+        stream = self._stream or sys.stderr
+        try:
+            stream.write(text + "\n")
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # a log that nobody can read must not fail the call that it reports
+
+
+class LibraryLogs(logging.Handler):
+    """Brings what libraries log through `logging` into the same form."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = next((n for n in reversed(LEVELS) if record.levelno >= LEVELS[n]), "debug")
+        details: dict[str, Any] = {"message": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            details["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
+        getattr(self._log.of(record.name), "_write")(level, "library", details)  # noqa: B009
+
+
+def adopt_library_logs(log: Log, level: str) -> None:
+    """Route the standard library's logging here. Libraries are quieter than we are."""
+    root = logging.getLogger()
+    root.handlers[:] = [LibraryLogs(log)]
+    root.setLevel(LEVELS[level] if level in ("debug", "error") else logging.WARNING)

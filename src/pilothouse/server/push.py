@@ -1,0 +1,125 @@
+"""Tells subscribers that a resource changed, without ever making a producer wait.
+
+A change sets a flag; each subscriber has one task that sends what is flagged, at most ten times a
+second for a URI, and is dropped when it does not take what is sent. Both protocol eras end here:
+a 2025 subscription is a task of ours, a 2026 `subscriptions/listen` is the request's own task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from anyio.abc import TaskGroup
+
+INTERVAL_S = 0.1
+"""Changes of one URI within this time are one notification."""
+SEND_TIMEOUT_S = 10.0
+"""A subscriber that takes nothing for this long is gone."""
+
+type Topic = tuple[str, str]
+"""Session id and URI: one session's changes are nobody else's business."""
+
+
+class Subscriber:
+    """One client's standing wish to hear of changes."""
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self._send = send
+        self._dirty: dict[str, None] = {}
+        self._wake = anyio.Event()
+        self.scope = anyio.CancelScope()
+
+    def mark(self, uri: str) -> None:
+        self._dirty[uri] = None
+        self._wake.set()
+
+    async def pump(self) -> None:
+        """Send what is marked until cancelled; ends by itself when the client stopped reading."""
+        with self.scope:
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                due, self._dirty = self._dirty, {}
+                with anyio.move_on_after(SEND_TIMEOUT_S) as patience:
+                    for uri in due:
+                        await self._send(uri)
+                if patience.cancelled_caught:
+                    return
+                await anyio.sleep(INTERVAL_S)
+
+
+class Pusher:
+    """All subscribers of this process, by what they want to hear of."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._topics: dict[Topic, set[Subscriber]] = {}
+        self._standing: dict[tuple[object, Topic], Subscriber] = {}
+
+    def __len__(self) -> int:
+        return len({subscriber for group in self._topics.values() for subscriber in group})
+
+    def changed(self, session_id: str, uri: str) -> None:
+        """A resource changed. Only sets flags: safe on the hottest path."""
+        subscribers = self._topics.get((session_id, uri))
+        if subscribers:
+            for subscriber in subscribers:
+                subscriber.mark(uri)
+
+    def subscribe(
+        self, client: object, session_id: str, uri: str, send: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """A 2025 client subscribes; doing so twice is one subscription."""
+        topic = (session_id, uri)
+        if (client, topic) in self._standing:
+            return
+        subscriber = Subscriber(send)
+        self._standing[client, topic] = subscriber
+        self._topics.setdefault(topic, set()).add(subscriber)
+        self._tasks.start_soon(self._serve, client, topic, subscriber)
+
+    def unsubscribe(self, client: object, session_id: str, uri: str) -> None:
+        subscriber = self._standing.get((client, (session_id, uri)))
+        if subscriber is not None:
+            subscriber.scope.cancel()
+
+    def forget(self, client: object) -> None:
+        """A 2025 client is gone, with all that it subscribed to."""
+        for (owner, _), subscriber in list(self._standing.items()):
+            if owner is client:
+                subscriber.scope.cancel()
+
+    async def _serve(self, client: object, topic: Topic, subscriber: Subscriber) -> None:
+        try:
+            await subscriber.pump()
+        except Exception:  # the client's connection broke: nobody is left to tell
+            pass
+        finally:
+            self._standing.pop((client, topic), None)
+            self._drop(topic, subscriber)
+
+    async def listen(
+        self, session_id: str, uris: Iterable[str], send: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """A 2026 client listens: returns when it stopped reading, raises when it went away."""
+        subscriber = Subscriber(send)
+        topics = [(session_id, uri) for uri in uris]
+        for topic in topics:
+            self._topics.setdefault(topic, set()).add(subscriber)
+        try:
+            await subscriber.pump()
+        finally:
+            for topic in topics:
+                self._drop(topic, subscriber)
+
+    def _drop(self, topic: Topic, subscriber: Subscriber) -> None:
+        group = self._topics.get(topic)
+        if group is not None:
+            group.discard(subscriber)
+            if not group:
+                del self._topics[topic]

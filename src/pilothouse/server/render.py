@@ -1,0 +1,71 @@
+"""From a result or a fault to the two parts of an answer: text and structured content."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pilothouse.core.fence import Story, visible_json, without_lone_surrogates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pilothouse.core.faults import Fault
+    from pilothouse.core.model import Block, Result
+    from pilothouse.core.redact import Redactor
+    from pilothouse.core.tool import Group, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call gives back, before any protocol has shaped it."""
+
+    text: str
+    structured: dict[str, Any]
+    is_error: bool = False
+    blocks: tuple[Block, ...] = ()
+
+
+def answer(tool: Tool, result: Result) -> Answer:
+    """A spec's tool answers the JSON of its structured content, one of ours a short text."""
+    structured = _structured(result)
+    if tool.group.own:
+        story = Story()
+        result.tell(story)
+        text = _sendable(story.text(secrets.token_urlsafe(16)))
+    else:
+        text = visible_json(structured[tool.bare] if tool.bare else structured)
+    return Answer(text, structured, blocks=result.blocks())
+
+
+def _structured(result: Result) -> dict[str, Any]:
+    """JSON that can be sent: JavaScript strings may hold halves of characters, UTF-8 cannot."""
+    try:
+        structured = result.dump()
+        visible_json(structured).encode()
+    except UnicodeEncodeError:
+        whole = result.model_dump(by_alias=True, exclude_none=True)
+        structured = cast("dict[str, Any]", without_lone_surrogates(whole))
+    return structured
+
+
+def failure(
+    group: Group, fault: Fault, redactor: Redactor, context: Mapping[str, object]
+) -> Answer:
+    """A fault in the form of the group's spec, masked like everything that is shown."""
+    error = redactor.value(fault.render(group.envelope, context))
+    structured = without_lone_surrogates({"error": error})
+    if not group.own:
+        return Answer(visible_json(structured), structured, is_error=True)
+    story = Story()
+    story.say(f"Failed: {fault.code}.")
+    if fault.hint:
+        story.say(f"Next: {fault.hint}.")
+    # The message may name what a page wrote (a title, a selector, a URL): it stands in the fence.
+    story.quote("error", structured["error"])
+    return Answer(_sendable(story.text(secrets.token_urlsafe(16))), structured, is_error=True)
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,116 @@
+"""What belongs to one agent: its timeline, its settings and the ports that its tools use.
+
+A port is opened when the first call asks for it and closed with the session. All of them are
+entered and left by one task of the session's own, because a block that holds tasks must be left
+by the task that entered it, and calls come and go.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from anyio.abc import TaskGroup
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.core.settings import Settings
+
+    type Provider = Callable[[Session], AbstractAsyncContextManager[object]]
+    """Opens one port for one session."""
+
+
+@dataclass(eq=False)
+class Session:
+    """One agent's part of the house."""
+
+    id: str
+    settings: Settings
+    clock: Clock
+    changed: Callable[[str], None]
+    """Tells subscribers that the resource of this URI has changed; returns at once."""
+    providers: Mapping[type, Provider]
+    timeline: Timeline = field(default_factory=Timeline)
+    running_calls: int = 0
+    last_call_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._ports: dict[type, object] = {Session: self}
+        self._wanted, self._asked = anyio.create_memory_object_stream[_Wish](64)
+
+    async def port(self, kind: type) -> Any:
+        """The session's port of this type, opened now if it is not open yet."""
+        found = self._ports.get(kind)
+        if found is not None:
+            return found
+        wish = _Wish(kind)
+        await self._wanted.send(wish)
+        await wish.done.wait()
+        if wish.error is not None:
+            raise wish.error
+        return self._ports[kind]
+
+    async def host(self) -> None:
+        """Hold the ports open until cancelled, then close them in reverse order."""
+        async with AsyncExitStack() as stack:
+            async for wish in self._asked:
+                try:
+                    if wish.kind not in self._ports:
+                        opened = await stack.enter_async_context(self.providers[wish.kind](self))
+                        self._ports[wish.kind] = opened
+                except Exception as error:  # belongs to the call that asked, not to the session
+                    wish.error = error
+                finally:
+                    wish.done.set()
+
+
+@dataclass(eq=False)
+class _Wish:
+    kind: type
+    done: anyio.Event = field(default_factory=anyio.Event)
+    error: Exception | None = None
+
+
+class Sessions:
+    """The sessions of this process, each hosted by a task of its own."""
+
+    def __init__(self, tasks: TaskGroup, make: Callable[[str], Session]) -> None:
+        self._tasks = tasks
+        self._make = make
+        self._open: dict[str, tuple[Session, anyio.CancelScope]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Any:
+        return iter([session for session, _ in self._open.values()])
+
+    def get(self, key: str) -> Session:
+        """The session of a key, made on first use."""
+        held = self._open.get(key)
+        if held is None:
+            session, scope = self._make(key), anyio.CancelScope()
+            self._open[key] = held = (session, scope)
+            self._tasks.start_soon(self._host, key, session, scope)
+        return held[0]
+
+    def end(self, key: str) -> None:
+        """Close a session's ports and forget it; ending one that is not there does nothing."""
+        held = self._open.pop(key, None)
+        if held is not None:
+            held[1].cancel()
+
+    async def _host(self, key: str, session: Session, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await session.host()
+        finally:
+            self._open.pop(key, None)

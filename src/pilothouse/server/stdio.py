@@ -1,0 +1,128 @@
+"""The stdio door: one JSON-RPC message a line, and nothing else on stdout.
+
+While serving, fd 0 is empty and fd 1 leads to stderr, so that neither a stray print nor a child
+process can read or write the wire. Reading and writing wait for the descriptor instead of using a
+thread each, which is quicker for small messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import select
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pilothouse.core import jsonrpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+_CHUNK = 1 << 16
+
+
+@contextmanager
+def claimed_stdio() -> Iterator[tuple[int, int]]:
+    """Private descriptors of the wire; the standard ones are diverted until the block ends."""
+    wire_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    wire_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        yield wire_in, wire_out
+    finally:
+        os.dup2(wire_in, 0)
+        os.dup2(wire_out, 1)
+        for fd in (nothing, wire_in, wire_out):
+            os.close(fd)
+
+
+async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], bool]) -> None:
+    """Wait until a descriptor can be read or written; regular files always can."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    try:
+        watch(fd, wake)
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise
+        return
+    try:
+        await future
+    finally:
+        unwatch(fd)
+
+
+class Writer:
+    """Writes lines, one after the other, without blocking the event loop."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._turn = asyncio.Lock()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    async def write(self, text: str) -> int:
+        await self._send(text.encode())
+        return len(text)
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+    async def _send(self, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        view = memoryview(data)
+        async with self._turn:
+            while view:
+                if not self._poll.poll(0):
+                    await _ready(self._fd, loop.add_writer, loop.remove_writer)
+                # A pipe that is ready takes PIPE_BUF bytes without blocking, whatever its flags.
+                view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
+
+
+class Reader:
+    """The lines that are sound JSON-RPC; the others are answered here."""
+
+    def __init__(self, fd: int, writer: Writer) -> None:
+        self._fd = fd
+        self._writer = writer
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self._lines()
+
+    async def _lines(self) -> AsyncIterator[str]:
+        async for raw in self._split():
+            if not raw.strip():
+                continue
+            message = jsonrpc.parse(raw)
+            if isinstance(message, jsonrpc.Refusal):
+                await self._writer.write(json.dumps(message.response()) + "\n")
+                continue
+            yield raw.decode()
+
+    async def _split(self) -> AsyncIterator[bytes]:
+        """Lines without their end. One that is too long is kept up to one byte over the limit."""
+        loop = asyncio.get_running_loop()
+        held = bytearray()
+        most = jsonrpc.MAX_BYTES + 1
+        while True:
+            await _ready(self._fd, loop.add_reader, loop.remove_reader)
+            chunk = os.read(self._fd, _CHUNK)
+            if not chunk:
+                if held:
+                    yield bytes(held)
+                return
+            *ended, rest = chunk.split(b"\n")
+            for part in ended:
+                held += part[: most - len(held)]
+                yield bytes(held)
+                held.clear()
+            held += rest[: most - len(held)]

@@ -1,0 +1,106 @@
+"""Tools and resources of the house itself: what is served, and what happened so far."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pydantic import Field
+
+from pilothouse import __version__
+from pilothouse.core.clock import iso
+from pilothouse.core.faults import Envelope
+from pilothouse.core.fence import Story, visible_json
+from pilothouse.core.model import Args, Result
+from pilothouse.core.resource import resource
+from pilothouse.core.tool import Example, Group, tool
+from pilothouse.server.house import TIMELINE_URI, House
+from pilothouse.server.session import Session
+
+HOUSE = Group(
+    name="house",
+    summary="Pilothouse itself: what it serves and what happened in this session",
+    envelope=Envelope.TYPE,
+    own=True,
+)
+
+TAIL = 200
+"""Moments that the timeline resource shows."""
+
+
+class StatusArgs(Args):
+    pass
+
+
+class GroupStatus(Result):
+    name: str = Field(description="Group, as --tools takes it")
+    tools: int = Field(description="How many of its tools are served")
+
+
+class Status(Result):
+    version: str = Field(description="Version of Pilothouse")
+    uptime_sec: float = Field(description="Seconds since it started")
+    session_id: str = Field(description="The session that this call belongs to")
+    sessions: int = Field(description="Sessions open in this process")
+    profile: str = Field(description="Which tools are listed: default or full")
+    groups: list[GroupStatus] = Field(description="Groups that are served")
+    events: dict[str, int] = Field(description="Events kept in this session, by source")
+    dropped: dict[str, int] = Field(description="Events that made room for newer ones, by source")
+
+    def tell(self, story: Story) -> None:
+        served = ", ".join(f"{group.name} ({group.tools})" for group in self.groups)
+        story.say(f"Pilothouse {self.version}, up {self.uptime_sec:.0f} s, {self.sessions} session(s).")
+        story.say(f"Serving, profile {self.profile}: {served}.")
+        kept = ", ".join(f"{number} {source}" for source, number in self.events.items())
+        story.say(f"This session has kept {kept or 'no'} events.")
+        for source, number in self.dropped.items():
+            story.say(f"{number} {source} events made room for newer ones.")
+
+
+@tool(
+    HOUSE,
+    effect="read",
+    profile="default",
+    examples=(Example(title="See what is served"),),
+)
+async def status(args: StatusArgs, house: House, session: Session) -> Status:
+    """Show what Pilothouse serves, how long it runs and what this session has recorded."""
+    tools = house.registry.tools.values()
+    names = dict.fromkeys(tool.group.name for tool in tools)
+    return Status(
+        version=__version__,
+        uptime_sec=round((house.clock() - house.started_at) / 1000, 3),
+        session_id=session.id,
+        sessions=len(house.sessions),
+        profile=house.settings.profile,
+        groups=[
+            GroupStatus(name=name, tools=sum(tool.group.name == name for tool in tools))
+            for name in names
+        ],
+        events=session.timeline.kept(),
+        dropped=session.timeline.dropped(),
+    )
+
+
+@resource(HOUSE, TIMELINE_URI)
+async def timeline(session: Session) -> str:
+    """The newest 200 events of this session from all sources, in the order they happened."""
+    reading = session.timeline.tail(TAIL)
+    events = [
+        {
+            "key": moment.key,
+            "event": type(moment.event).__name__,
+            "time": iso(moment.event.at),
+            **{
+                field.name: getattr(moment.event, field.name)
+                for field in dataclasses.fields(moment.event)
+                if field.name not in ("at", "keys")
+            },
+            "keys": sorted(moment.event.keys),
+        }
+        for moment in reading.moments
+    ]
+    return visible_json({"cursor": reading.cursor, "events": events, "dropped": session.timeline.dropped()})
+
+
+TOOLS = (status,)
+RESOURCES = (timeline,)

@@ -1,0 +1,10 @@
+"""The `pilothouse` command with the fixture tools beside its own: `python -m tests.support.fixture_app`."""
+
+import sys
+
+from pilothouse.app import PARTS
+from pilothouse.cli import main
+from tests.support.fixture_tools import PART
+
+if __name__ == "__main__":
+    sys.exit(main(parts=(*PARTS, PART)))
