@@ -28,6 +28,10 @@ def _header(scope: Scope, name: bytes) -> str | None:
     return values[0].decode("latin-1") if len(values) == 1 else "" if values else None
 
 
+_DRAINED = 4
+"""A body up to this many times the limit is read to its end before it is refused."""
+
+
 async def respond(
     send: Send, status: int, body: Any, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
@@ -74,23 +78,29 @@ class Guard:
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
-    """The whole body, or None when it is larger than it may be (told before it is read)."""
+    """The whole body, or None when it is larger than it may be.
+
+    A body that is only somewhat too large is read and thrown away, because a client that is still
+    sending when the connection closes sees a reset instead of the answer.
+    """
     declared = _header(scope, b"content-length") or "0"
-    if not declared.isdecimal() or int(declared) > most:
+    if not declared.isdecimal() or int(declared) > _DRAINED * most:
         return None
     parts: list[bytes] = []
     size = 0
-    while True:
+    while size <= _DRAINED * most:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b"".join(parts)
+            break
         part = message.get("body", b"")
         size += len(part)
         if size > most:
-            return None
-        parts.append(part)
+            parts.clear()
+        else:
+            parts.append(part)
         if not message.get("more_body", False):
-            return b"".join(parts)
+            break
+    return b"".join(parts) if size <= most else None
 
 
 class SoundMessages:

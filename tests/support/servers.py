@@ -1,0 +1,205 @@
+"""Real servers for tests: the fixture command over HTTP or stdio, ended by its pid.
+
+A server that logged an internal error fails the test that used it, unless the test says that it
+expects incidents: an undeclared exception must never go by unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+START_GUARD_S = 60
+FIXTURE_APP = "tests.support.fixture_app"
+PRODUCT = "pilothouse"
+ERAS = ("legacy", "auto")
+"""The SDK client's modes: `initialize` of 2025, and the 2026 revision found by itself."""
+
+
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """A clean environment: nothing of the developer's own settings reaches the server."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(extra or {})}
+
+
+@dataclass
+class Server:
+    """A running HTTP server."""
+
+    url: str
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    def incidents(self) -> list[dict[str, Any]]:
+        return incidents(self.lines)
+
+
+def incidents(lines: list[str]) -> list[dict[str, Any]]:
+    """The internal errors among a server's log lines."""
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line for line in logged if line["event"] == "internal_error" or "traceback" in str(line)]
+
+
+@contextmanager
+def http_server(
+    *args: str,
+    module: str = FIXTURE_APP,
+    command: str = "serve",
+    env: dict[str, str] | None = None,
+    expect_incidents: bool = False,
+) -> Iterator[Server]:
+    """`pilothouse serve --port 0` with the fixture tools, until the block ends."""
+    port = [] if "--port" in args else ["--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, command, *port, *args],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment(env),
+        cwd=ROOT,
+    )
+    lines: list[str] = []
+    url: list[str] = []
+    ready = threading.Event()
+
+    def drain() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line.rstrip("\n"))
+            found = re.search(r"serving on (http://\S+)", line)
+            if found:
+                url.append(found.group(1))
+                ready.set()
+        ready.set()
+
+    reader = threading.Thread(target=drain, daemon=True)
+    reader.start()
+    try:
+        assert ready.wait(START_GUARD_S), "the server did not start in time"
+        assert url, "the server ended at once:\n" + "\n".join(lines)
+        server = Server(url[0], process, lines)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        finally:
+            process.kill()
+            assert process.stdout is not None
+            assert process.stderr is not None
+            out = process.stdout.read()
+            reader.join(5)
+            process.stdout.close()
+            process.stderr.close()
+    assert out == "", f"the server wrote to stdout: {out[:200]}"
+    assert expect_incidents or not incidents(lines), incidents(lines)
+
+
+@asynccontextmanager
+async def stdio(
+    *args: str,
+    mode: str = "auto",
+    module: str = FIXTURE_APP,
+    env: dict[str, str] | None = None,
+    **client: Any,
+) -> AsyncIterator[Client]:
+    """An SDK client on a server that it started over stdio."""
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", module, *args], env=environment(env), cwd=ROOT
+    )
+    with anyio.fail_after(START_GUARD_S * 2):
+        async with Client(stdio_client(parameters), mode=mode, **client) as connected:
+            yield connected
+
+
+class RawStdio:
+    """A server spoken to line by line, to send what no client would."""
+
+    def __init__(self, *args: str, module: str = FIXTURE_APP, env: dict[str, str] | None = None):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(env),
+            cwd=ROOT,
+        )
+        self._errors: list[bytes] = []
+        self._drain = threading.Thread(target=self._read_errors, daemon=True)
+        self._drain.start()
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self._errors.extend(self.process.stderr)
+
+    def send(self, raw: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(raw + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def request(self, method: str, params: dict[str, Any] | None = None, id: int = 1) -> Any:
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+        self.send(json.dumps(message).encode())
+        while True:
+            answer = self.receive()
+            if answer.get("id") == id:
+                return answer
+
+    def initialize(self) -> Any:
+        answer = self.request(
+            "initialize",
+            {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+            id=0,
+        )
+        self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        return answer
+
+    def close(self) -> tuple[bytes, str]:
+        """End by closing stdin; what was still on stdout, and all of stderr."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        self.process.wait(20)
+        self._drain.join(5)
+        return rest, b"".join(self._errors).decode()
+
+    def __enter__(self) -> RawStdio:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._drain.join(5)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
