@@ -11,6 +11,7 @@ import anyio
 
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
+from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.server import tools as house_tools
 from pilothouse.server.house import House, Part, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
     from pilothouse.core.settings import Settings
+    from pilothouse.server.auth import OAuthConfig
 
     type Extend = Callable[[Server[Any]], None]
     """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
@@ -38,16 +40,12 @@ class StartError(Exception):
 
 def make_redactor(settings: Settings) -> Redactor:
     """Raises StartError for a pattern that RE2 does not take."""
-    if not settings.redact:
-        return Redactor(reveal=settings.reveal_secrets)
-    import re2
-
     patterns = []
-    for pattern in settings.redact:
+    for text in settings.redact:
         try:
-            patterns.append(re2.compile(pattern))
-        except re2.error as error:
-            raise StartError(f"--redact {pattern!r}: not an RE2 pattern ({error})") from None
+            patterns.append(compile_pattern(text))
+        except BadPattern as error:
+            raise StartError(f"--redact {text!r}: {error}") from None
     return Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
 
 
@@ -68,11 +66,30 @@ def check_startable(settings: Settings) -> None:
             "production over HTTP needs OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL;"
             " set them, or PILOTHOUSE_ENV=development for this machine alone"
         )
-    if not _is_loopback(settings.http_host) and not all(oauth):
+    if _is_loopback(settings.http_host):
+        return
+    if not all(oauth):
         raise StartError(
             f"--host {settings.http_host} would be reachable from outside without authentication;"
             " set OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or listen on 127.0.0.1"
         )
+    if not settings.public_url:
+        raise StartError(
+            f"--host {settings.http_host} needs PILOTHOUSE_PUBLIC_URL, the URL that clients use:"
+            " it says which Host is ours and where the OAuth metadata is"
+        )
+
+
+def make_oauth(settings: Settings) -> OAuthConfig | None:
+    """Raises StartError when the configured issuer cannot be trusted as it stands."""
+    if not settings.oauth_issuer:
+        return None
+    from pilothouse.server.auth import OAuthConfig
+
+    try:
+        return OAuthConfig(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
+    except ValueError as error:
+        raise StartError(str(error)) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -164,13 +181,14 @@ def serve_http(
     from pilothouse.server.http import listen
 
     check_startable(settings)
+    oauth = make_oauth(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
     try:
         listener = listen(settings.http_host, settings.http_port)
     except OSError as error:
         raise StartError(port_taken(settings.http_host, settings.http_port, error)) from None
-    anyio.run(_http, settings, parts, redactor, log, extend, listener, ready)
+    anyio.run(_http, settings, parts, redactor, log, extend, listener, oauth, ready)
     return 0
 
 
@@ -181,24 +199,24 @@ async def _http(
     log: Log,
     extend: Extend | None,
     listener: socket.socket,
+    oauth: OAuthConfig | None,
     ready: Callable[[str], None] | None,
 ) -> None:
     from pilothouse.dashboard.page import status_page
-    from pilothouse.server.auth import OAuthConfig
     from pilothouse.server.http import http_app
     from pilothouse.server.mcp import build_server
 
-    oauth = None
-    if settings.oauth_issuer:
-        oauth = OAuthConfig(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
     doorkeeper = Doorkeeper(settings.public_url, frozenset(settings.allowed_origins))
     async with open_house(parts, settings, redactor, log) as house:
         server = build_server(house)
         if extend is not None:
             extend(server)
-        app = http_app(house, server, doorkeeper, oauth, lambda url: status_page(house, url))
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        base_url = settings.public_url.rstrip("/") or url
+        app = http_app(
+            house, server, doorkeeper, oauth, lambda seen: status_page(house, seen), base_url
+        )
         await _uvicorn(app, listener, log, lambda: ready(url) if ready else None)
 
 

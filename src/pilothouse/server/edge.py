@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core import jsonrpc
-from pilothouse.server.auth import principal_of
 from pilothouse.server.mcp import to_result, too_many
+from pilothouse.server.principal import principal_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

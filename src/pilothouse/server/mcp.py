@@ -14,12 +14,20 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp.shared.subscriptions import (
+    SUBSCRIPTION_ID_META_KEY,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+    event_to_notification,
+)
 
 from pilothouse import __version__
 from pilothouse.core.faults import Fault, RateLimited
 from pilothouse.core.model import Image
-from pilothouse.server.auth import principal_of
+from pilothouse.server.principal import principal_of
 from pilothouse.server.render import Answer, failure
 
 if TYPE_CHECKING:
@@ -156,7 +164,10 @@ class Handlers:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=r.uri, name=r.name, description=r.description, mime_type=r.mime_type
+                    uri_template=r.uri,
+                    name=r.name,
+                    description=r.description,
+                    mime_type=r.mime_type,
                 )
                 for r in self._house.registry.resources
                 if r.is_template
@@ -177,7 +188,9 @@ class Handlers:
             body = await resource.reader(**values, **ports)
         except Fault as fault:
             error = fault.render(resource.group.envelope)
-            raise MCPError(types.INVALID_PARAMS, fault.message, {"uri": uri, "error": error}) from None
+            raise MCPError(
+                types.INVALID_PARAMS, fault.message, {"uri": uri, "error": error}
+            ) from None
         content: types.TextResourceContents | types.BlobResourceContents
         if isinstance(body, bytes):
             blob = base64.b64encode(body).decode()
@@ -188,7 +201,9 @@ class Handlers:
 
     # Push
 
-    async def subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    async def subscribe(
+        self, ctx: Context, params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
         session, client = self.session_of(ctx), ctx.session._connection
         if "subscribed" not in client.state:
             client.state["subscribed"] = True
@@ -213,26 +228,34 @@ class Handlers:
         asked = params.notifications
         uris = list(dict.fromkeys(asked.resource_subscriptions or ()))
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
-        honored = types.SubscriptionFilter(
-            tools_list_changed=asked.tools_list_changed or None,
-            prompts_list_changed=asked.prompts_list_changed or None,
-            resources_list_changed=asked.resources_list_changed or None,
-            resource_subscriptions=uris or None,
-        )
+        events: dict[str, ServerEvent] = {uri: ResourceUpdated(uri) for uri in uris}
+        if asked.tools_list_changed:
+            events["tools/list"] = ToolsListChanged()
+        if asked.prompts_list_changed:
+            events["prompts/list"] = PromptsListChanged()
+        if asked.resources_list_changed:
+            events["resources/list"] = ResourcesListChanged()
 
         async def send(notification: types.ServerNotification) -> None:
             await ctx.session.send_notification(notification, related_request_id=ctx.request_id)
 
-        async def updated(uri: str) -> None:
-            about = types.ResourceUpdatedNotificationParams(uri=uri, _meta=cast("Any", meta))
-            await send(types.ResourceUpdatedNotification(params=about))
+        async def acknowledge() -> None:
+            honored = types.SubscriptionFilter(
+                tools_list_changed=asked.tools_list_changed or None,
+                prompts_list_changed=asked.prompts_list_changed or None,
+                resources_list_changed=asked.resources_list_changed or None,
+                resource_subscriptions=uris or None,
+            )
+            about = types.SubscriptionsAcknowledgedNotificationParams(
+                notifications=honored, meta=cast("Any", meta)
+            )
+            await send(types.SubscriptionsAcknowledgedNotification(params=about))
 
-        acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
-            notifications=honored, _meta=cast("Any", meta)
-        )
-        await send(types.SubscriptionsAcknowledgedNotification(params=acknowledged))
-        await self._house.pusher.listen(self.session_of(ctx).id, uris, updated)
-        return types.SubscriptionsListenResult(_meta=cast("Any", meta))
+        async def tell(changed: str) -> None:
+            await send(event_to_notification(events[changed], meta))
+
+        await self._house.pusher.listen(self.session_of(ctx).id, events, acknowledge, tell)
+        return types.SubscriptionsListenResult(meta=meta)
 
 
 def describe(tool: Tool, *, with_output: bool) -> types.Tool:

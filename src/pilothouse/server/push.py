@@ -22,7 +22,8 @@ SEND_TIMEOUT_S = 10.0
 """A subscriber that takes nothing for this long is gone."""
 
 type Topic = tuple[str, str]
-"""Session id and URI: one session's changes are nobody else's business."""
+"""Session id and URI: one session's changes are nobody else's business. A list that can change is
+named by the method that returns it (`tools/list`), which no URI looks like."""
 
 
 class Subscriber:
@@ -104,7 +105,11 @@ class Pusher:
             self._drop(topic, subscriber)
 
     async def listen(
-        self, session_id: str, uris: Iterable[str], send: Callable[[str], Awaitable[None]]
+        self,
+        session_id: str,
+        uris: Iterable[str],
+        acknowledge: Callable[[], Awaitable[None]],
+        send: Callable[[str], Awaitable[None]],
     ) -> None:
         """A 2026 client listens: returns when it stopped reading, raises when it went away."""
         subscriber = Subscriber(send)
@@ -112,6 +117,8 @@ class Pusher:
         for topic in topics:
             self._topics.setdefault(topic, set()).add(subscriber)
         try:
+            # Only now: a client that was told it is heard must not miss the very next change.
+            await acknowledge()
             await subscriber.pump()
         finally:
             for topic in topics:

@@ -1,0 +1,595 @@
+"""What is masked wherever something is shown: headers, URLs, bodies, log text, plain values.
+
+Secrets are found in three ways: by the name they stand under (a header, a query key, a JSON key),
+by their own shape (a JWT, a private key, a vendor's prefix), and because they were `learn`ed.
+Every pattern here runs in linear time: nothing that could fail follows an unbounded run, so that
+text from a hostile page cannot stall the event loop. Masking twice changes nothing.
+"""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, Protocol, overload
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+MASK = "[redacted]"
+# Brackets in the userinfo part make URL parsers stumble; this decodes to the same word.
+_MASK_IN_USERINFO = quote(MASK, safe="")
+_SHORTEST_ANYWHERE = 4  # a shorter secret would black out half of every text
+_DEEPEST = 100
+
+type _Edit = tuple[int, int, str]
+type _Editor = Callable[[re.Match[str]], _Edit | None]
+
+
+class Pattern(Protocol):
+    """A compiled regular expression, of `re` or of RE2."""
+
+    def search(self, text: str, /) -> object | None: ...
+    def sub(self, repl: Any, text: str, /) -> str: ...
+
+
+# Names: which header, query key or JSON key says that its value is secret
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORDS = frozenset(
+    "authorization bearer credential credentials csrf cvc cvv jwt otp passcode passphrase passwd "
+    "password passwords pwd secret secrets sessid sid token tokens totp xsrf".split()
+)
+_SECRET_ENDINGS = ("token", "secret", "password", "passwd", "apikey", "sessid", "passphrase")
+_SECRET_COMPOUNDS = re.compile(
+    r"(?:api|access|account|auth|encryption|license|master|private|secret|session|shared|signing"
+    r"|storage|subscription)key|sessionid|samlre(?:sponse|quest)|(?:access|api|auth|refresh)token"
+    r"|csrf|xsrf|clientsecret|codeverifier|authcode"
+)
+# "token_type" and "passwordLength" speak about a secret; they hold none.
+_ABOUT_A_SECRET = frozenset(
+    "count enabled endpoint expires expiry expiration field hint label length lifetime limit name "
+    "policy required size strength supported timeout ttl type types uri url usage".split()
+)
+_SECRET_ALONE = frozenset("auth cookie cookies pass pw session setcookie".split())
+_SECRET_IN_QUERY = frozenset("assertion code hmac key ticket".split())
+_SECRET_IN_HEADER = re.compile(
+    r"token|secret|passw|api-?key|access-?key|session|credential|jwt|csrf|xsrf|signature"
+    r"|(?:subscription|functions|rapidapi|auth|account|master)-key|\bauth\b|authorization"
+)
+_URL_HEADERS = ":path content-location location origin referer refresh".split()
+# On almost every message and never secret, so their values are not searched.
+_PLAIN_HEADERS = (
+    ":authority :method :scheme :status accept accept-encoding accept-language accept-ranges age "
+    "access-control-allow-credentials access-control-allow-headers access-control-allow-methods "
+    "access-control-allow-origin allow alt-svc cache-control connection content-encoding "
+    "content-length content-security-policy content-type date etag expires host "
+    "if-modified-since if-none-match keep-alive last-modified pragma priority sec-ch-ua "
+    "sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site "
+    "sec-fetch-user sec-websocket-accept sec-websocket-extensions sec-websocket-key "
+    "sec-websocket-version server strict-transport-security transfer-encoding upgrade "
+    "upgrade-insecure-requests user-agent vary via x-content-type-options x-frame-options"
+).split()
+_URL_KEYS = frozenset("href location path query referer referrer uri url".split())
+
+type _HeaderRule = Literal["credentials", "cookie", "set-cookie", "secret", "url", "plain", "other"]
+_HEADER_RULES: dict[str, _HeaderRule] = {
+    **dict.fromkeys(_PLAIN_HEADERS, "plain"),
+    **dict.fromkeys(_URL_HEADERS, "url"),
+    "authorization": "credentials",
+    "proxy-authorization": "credentials",
+    "cookie": "cookie",
+    "set-cookie": "set-cookie",
+}
+
+
+@lru_cache(maxsize=4096)
+def _header_rule(name: str) -> _HeaderRule:
+    name = name.lower().replace("_", "-")
+    return _HEADER_RULES.get(name) or ("secret" if _SECRET_IN_HEADER.search(name) else "other")
+
+
+@lru_cache(maxsize=4096)
+def is_secret_key(key: str) -> bool:
+    """Whether a JSON key, form field or variable of this name holds a secret."""
+    words = [word.lower() for word in _WORDS.findall(key)]
+    if not words or words[-1] in _ABOUT_A_SECRET:
+        return False
+    joined = "".join(words)
+    return (
+        not _SECRET_WORDS.isdisjoint(words)
+        or joined in _SECRET_ALONE
+        or any(word.endswith(_SECRET_ENDINGS) for word in words)
+        or _SECRET_COMPOUNDS.search(joined) is not None
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_secret_query_key(key: str) -> bool:
+    """In a query `code` and `key` are credentials; elsewhere they are error codes and keys."""
+    key = unquote_plus(key)
+    words = [word.lower() for word in _WORDS.findall(key)]
+    is_signature = bool(words) and words[-1] in ("sig", "signature")
+    return is_signature or "".join(words) in _SECRET_IN_QUERY or is_secret_key(key)
+
+
+def _is_count(key: str) -> bool:
+    return "tokens" in key.lower()  # a number under "max_tokens" is no secret
+
+
+# Shapes: what is secret wherever it stands. The hints are looked for first, since most text has
+# none of them and `in` is much faster than an expression.
+
+_SHAPE_HINTS = tuple(
+    "eyJ AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xox xapp- hooks.slack _live_ _test_ "
+    "whsec_ AIza ya29. GOCSPX- sk- npm_ pypi- hf_ SG. dop_v1_ shpat_ hvs. PRIVATE :AA".split()
+)
+_SHAPES = re.compile(
+    r"""
+    (?P<jwt>eyJ[\w-]*+(?:\.[\w-]++)*+)
+    | (?P<pem>-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)
+      (?:[^-"'<]|-(?!----))*+
+    | \b(?:AKIA|ASIA)[0-9A-Z]{16}
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{20,}
+    | xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}
+    | (?<=hooks\.slack\.com/services/)[\w/-]{16,}
+    | [sr]k_(?:live|test)_\w{10,} | whsec_[A-Za-z0-9+/=]{16,}
+    | AIza[\w-]{30,} | ya29\.[\w-]{20,} | GOCSPX-[\w-]{20,}
+    | (?<![A-Za-z0-9])(?P<sk>sk-[\w-]{16,})
+    | npm_[A-Za-z0-9]{30,} | pypi-AgE[\w-]{20,} | hf_[A-Za-z0-9]{30,}
+    | SG\.[\w-]{16,64}\.[\w-]{16,} | dop_v1_[0-9a-f]{32,} | shpat_[0-9A-Fa-f]{32,}
+    | hvs\.[\w-]{20,} | \b\d{8,10}:AA[\w-]{30,}
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_KNOWN_SCHEMES = frozenset(
+    "apikey aws4-hmac-sha256 basic bearer digest dpop hawk hmac negotiate ntlm oauth token".split()
+)
+
+
+def _mask_shapes(text: str) -> str:
+    if any(hint in text for hint in _SHAPE_HINTS):
+        return _SHAPES.sub(_mask_shape, text)
+    return text
+
+
+def _mask_shape(match: re.Match[str]) -> str:
+    found = match[0]
+    if match["jwt"] is not None:
+        # The pattern takes any run after "eyJ", so that a run without dots is read only once.
+        return MASK if "." in found[10:] else found
+    if match["pem"] is not None:
+        return match["pem"] + MASK
+    if match["sk"] is not None and not any(char.isdigit() for char in found):
+        return found  # a CSS class such as sk-loading-indicator
+    return MASK
+
+
+def _mask_scheme(scheme: str, text: str, start: int) -> _Edit | None:
+    token = _TOKEN.match(text, start)
+    if token is None:
+        return None
+    word = token[0]
+    # Prose ("Bearer authentication") and parameters (Bearer realm="...") are short, so that
+    # whatever is read in vain is short as well.
+    if len(word) < 64 and text.startswith('"', token.end()):
+        return None
+    if scheme.lower() == "basic":
+        is_secret = len(word) > 1000 or _is_user_and_password(unquote(word))
+    else:
+        is_secret = len(word) >= 20 or not re.fullmatch(r"[a-z]+\.?", word)
+    return (*token.span(), MASK) if is_secret else None
+
+
+def _is_user_and_password(token: str) -> bool:
+    try:
+        return b":" in b64decode(token + "=" * (-len(token) % 4), validate=True)
+    except ValueError:
+        return False
+
+
+# Places: a name and its value inside a text
+
+# Names are read only near one of these, so that a body without them costs one search.
+_HINT = re.compile(
+    "token|secret|passw|passphrase|passcode|pwd|auth|cred|csrf|xsrf|jwt|otp|key|session|sessid|sid"
+    "|cookie|saml|bearer|basic|negotiate|dpop|verifier|cvv|cvc|location"
+)
+_NEAR = 256
+# A quoted key (or the record {"name": KEY, "value": ...} of HAR files), a header at the start of
+# a line or string, a bare key as in logs and YAML, or an authentication scheme; not the value.
+_NAME = re.compile(
+    r"""
+    (?P<mark>\\{0,3}["'])(?:name(?P=mark)\s*+:\s*+(?P=mark))?
+      (?P<quoted>[^"'\\\r\n]{1,64})(?P=mark)\s*+(?:,\s*+(?P=mark)value(?P=mark)\s*+)?:\s*+
+    | (?:^|(?<=[\n'"]))(?P<header>[A-Za-z][A-Za-z0-9-]{2,40}):[ \t]?
+    | (?<![\w.$%\[\]-])(?P<bare>[\w.$%\[\]-]{1,64})(?P<sign>\s?=\s?|:\s?)(?![=>])
+    | \b(?P<scheme>(?i:Bearer|Basic|Negotiate|DPoP))(?:\s|%20|\+){1,4}
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_HEADER_VALUE = re.compile(r"""[^\r\n'"]++""")
+_TOKEN = re.compile(r"[\w.~+/%-]{4,}+=*+", re.ASCII)
+_BARE_VALUE = re.compile(r"""[^&\s"'<>;\\]++""")
+_NO_MERE_WORD = re.compile(r"""(?=[^&\s"'<>;\\]{6})[^&\s"'<>;\\\d]{0,64}\d""")
+_OPENING_QUOTE = re.compile(r"""\\{0,3}["']""")
+_QUOTE = re.compile(r"""\\++["']?|["']""")
+_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
+_IN_CONTAINER = re.compile(r"""(\\{0,3}["'])|(-?\d[\d.eE+-]*)|[\[\]{}]""")
+_PAIR = re.compile(r"(^|[?&;])([^=&;?/:\s]{1,128})=")
+_PAIR_KEYS = re.compile(r"(?:^|[?&;])([^=&;?/:\s]{1,128})=")  # the same, for findall
+_SECRET_VALUE = re.compile(r"[^&]++")
+_PATH_VALUE = re.compile(r"[^&;?]++")
+_AUTHORITY = re.compile(r"://([^/?#\s\"'<>\\]*)")
+_URL_REST = re.compile(r"://[^\s\"'<>\\]*")
+_TAG = re.compile(r"<(?:input|meta)\b[^<>]*+", re.I)
+_NAMED = re.compile(r"""\b(?:name|id|property)\s?=\s?["']?([\w.:\[\]-]{1,64})""", re.I)
+_VALUED = re.compile(r"""(\b(?:value|content)\s?=\s?)("[^"]++|'[^']++|[^"'\s>]++)""", re.I)
+_ELEMENT = re.compile(r"(<(?:\w{1,32}:)?([\w.-]{1,64})(?:\s[^<>]{0,256})?>)[^<]*[^<\s][^<]*+")
+_PART = re.compile(
+    r'(form-data;\s?name="([^"\r\n]{1,128})"[^\r\n]{0,256}'
+    r"(?:\r?\n[^\r\n]{1,256}){0,4}\r?\n\r?\n)(?:[^\r\n]|\r?\n(?!--))++",
+    re.I,
+)
+_FOLDED_COOKIE = re.compile(r"(,\s{0,2}[^=;,\s]{1,128}=)[^;,\s]++")
+_COOKIE_ATTRIBUTES = frozenset(
+    "domain expires httponly max-age partitioned path priority samesite secure".split()
+)
+
+
+def _edited(text: str, matches: Iterable[re.Match[str]], edit: _Editor) -> str:
+    """Replace the (start, end, new) of each match, looking for none inside what was replaced."""
+    out: list[str] = []
+    done = 0
+    for match in matches:
+        if match.start() >= done and (change := edit(match)):
+            start, end, new = change
+            out += (text[done:start], new)
+            done = end
+    return "".join((*out, text[done:])) if out else text
+
+
+def _names_in(text: str) -> Iterator[re.Match[str]]:
+    """Names with the start of their values, each stretch of text around hints read once."""
+    start = end = 0
+    # The dotted capital I is the one letter whose lower case is longer.
+    for hint in _HINT.finditer(text.replace("\u0130", "I").lower()):
+        if hint.start() - _NEAR > end:
+            yield from _NAME.finditer(text, start, end)
+            start = hint.start() - _NEAR
+        end = hint.end() + _NEAR
+    yield from _NAME.finditer(text, start, end)
+
+
+@dataclass(frozen=True)
+class Redactor:
+    """Masks secrets. Immutable: `learn` gives a new one that knows one secret more."""
+
+    patterns: Sequence[Pattern] = ()
+    reveal: bool = False
+    """The server's own setting to show everything as it is."""
+    _short: frozenset[str] = field(default=frozenset(), repr=False)
+    _needles: tuple[str, ...] = field(default=(), repr=False)
+    _any_needle: re.Pattern[str] | None = field(default=None, repr=False, compare=False)
+
+    def learn(self, secret: str) -> "Redactor":
+        """Mask this very text everywhere, also where it is percent-encoded or JSON-escaped.
+
+        Shorter than four characters, it is masked only where it is a whole value.
+        """
+        if not secret or secret in self._needles:
+            return self
+        if len(secret) < _SHORTEST_ANYWHERE:
+            return replace(self, _short=self._short | {secret})
+        needles = sorted({*self._needles, *_spellings(secret)}, key=len, reverse=True)
+        any_needle = re.compile("|".join(map(re.escape, needles)))
+        return replace(self, _needles=tuple(needles), _any_needle=any_needle)
+
+    @overload
+    def headers(self, headers: Mapping[str, str]) -> dict[str, str]: ...
+    @overload
+    def headers(self, headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]: ...
+    def headers(
+        self, headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    ) -> dict[str, str] | list[tuple[str, str]]:
+        """The same headers in the same order, with what is secret in them masked."""
+        if isinstance(headers, Mapping):
+            return {name: self.header(name, value) for name, value in headers.items()}
+        return [(name, self.header(name, value)) for name, value in headers]
+
+    def header(self, name: str, value: str) -> str:
+        """One header's value; scheme, cookie names and cookie attributes stay readable."""
+        if self.reveal or not value:
+            return value
+        match _header_rule(name):
+            case "plain":
+                return self._taught(value)
+            case "other":
+                return self.text(value)
+            case "url":
+                return self.url(value)
+            case "cookie":
+                return self._taught(";".join(map(_mask_cookie, value.split(";"))))
+            case "set-cookie":
+                return self._taught("\n".join(map(_mask_set_cookie, value.split("\n"))))
+            case "credentials":
+                scheme, space, rest = value.partition(" ")
+                is_known = rest and scheme.lower() in _KNOWN_SCHEMES
+                return f"{scheme}{space}{MASK}" if is_known else MASK
+            case "secret":
+                return MASK
+
+    def url(self, url: str) -> str:
+        """The URL with its password and the secret values of query and fragment masked."""
+        return url if self.reveal else _mask_shapes(self._url_parts(self._taught(url)))
+
+    def text(self, text: str, content_type: str = "") -> str:
+        """Bodies, log lines, console messages: JSON stays valid, and all else as it was."""
+        if self.reveal or not text:
+            return text
+        text = self._taught(text)
+        content_type = content_type.lower()
+        if "form-urlencoded" in content_type:
+            return _mask_shapes(self._pairs(text))
+        if "://" in text:
+            urls = _URL_REST.finditer(text)
+            text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
+        if "<" in text:
+            text = _ELEMENT.sub(_mask_named, _TAG.sub(_mask_tag, text))
+        if "form-data" in text:
+            text = _PART.sub(_mask_named, text)
+        # In source code `token=next()` is an assignment, and masking it would hide the program.
+        edit = self._mask_quoted if "javascript" in content_type else self._mask_value
+        text = _edited(text, _NAME.finditer(text) if self._short else _names_in(text), edit)
+        return _mask_shapes(text)
+
+    def value(self, value: object, keep: frozenset[str] = frozenset()) -> object:
+        """Dicts, lists, tuples, strings and bytes, all the way down; other things as they are.
+
+        `keep` names keys that hold no secret here, such as `sessionId` in Pilothouse's own logs.
+        """
+        return value if self.reveal else self._value(value, keep, _DEEPEST)
+
+    def _taught(self, text: str) -> str:
+        """Mask learned secrets and the user's own patterns."""
+        if text in self._short:
+            return MASK
+        if self._any_needle is not None and any(needle in text for needle in self._needles):
+            # Between masks only, so that a secret such as "acted" does not eat the mask itself.
+            text = MASK.join(self._any_needle.sub(MASK, part) for part in text.split(MASK))
+        for pattern in self.patterns:
+            if pattern.search(text):
+                text = _mask_matches(pattern, text)
+        return text
+
+    def _url_parts(self, url: str, depth: int = 2) -> str:
+        if "@" in url:
+            url = _AUTHORITY.sub(_mask_authority, url)
+        return "#".join(self._pairs(part, depth) for part in url.split("#"))
+
+    def _pairs(self, text: str, depth: int = 2) -> str:
+        """Mask the secret values of `key=value` pairs, as in a query, a fragment or a form."""
+        has_nested_url = depth > 0 and any(mark in text for mark in ("%3D", "%3d", "%40"))
+        has_secret = any(map(_is_secret_query_key, _PAIR_KEYS.findall(text)))
+        if not (has_secret or has_nested_url or self._short):
+            return text
+
+        def masked(pair: re.Match[str]) -> _Edit | None:
+            if _is_secret_query_key(pair[2]):
+                # A password may have a question mark; a session id in the path ends before one.
+                value = (_PATH_VALUE if pair[1] == ";" else _SECRET_VALUE).match(text, pair.end())
+                return (*value.span(), MASK) if value else None
+            value = _PATH_VALUE.match(text, pair.end())
+            if value and unquote_plus(value[0]) in self._short:
+                return *value.span(), MASK
+            if value and has_nested_url and "%" in value[0]:
+                inner = unquote(value[0])
+                safe = self._url_parts(inner, depth - 1)
+                return None if safe == inner else (*value.span(), quote(safe, safe=""))
+            return None
+
+        return _edited(text, _PAIR.finditer(text), masked)
+
+    def _mask_value(self, name: re.Match[str]) -> _Edit | None:
+        """The value after a quoted key, a header's name, a bare key or a scheme."""
+        text, start = name.string, name.end()
+        if name["quoted"]:
+            return self._mask_quoted(name)
+        if name["scheme"]:
+            return _mask_scheme(name["scheme"], text, start)
+        header = name["header"] or ""
+        is_header = "-" in header or header.lower() in ("authorization", "cookie", "location")
+        if is_header and _header_rule(header) not in ("plain", "other"):
+            value = _HEADER_VALUE.match(text, start)
+            return (*value.span(), self.header(header, value[0])) if value else None
+        return _mask_bare(name["bare"] or header, name["sign"] or ":", text, start)
+
+    def _mask_quoted(self, name: re.Match[str]) -> _Edit | None:
+        """JSON, also inside a JSON string, and the literals of Python and JavaScript."""
+        key, mark, text, start = name["quoted"], name["mark"], name.string, name.end()
+        if key and is_secret_key(key):
+            return _mask_json_value(text, start, mark, numbers=not _is_count(key))
+        if key and self._short and (opening := _OPENING_QUOTE.match(text, start)):
+            end, _ = _string_end(text, opening.end(), opening[0])
+            if text[opening.end() : end] in self._short:
+                return opening.end(), end, MASK
+        return None
+
+    def _value(self, value: object, keep: frozenset[str], depth: int) -> object:
+        if depth == 0:
+            return MASK
+        match value:
+            case str():
+                return self.text(value)
+            case bytes():
+                text = value.decode("utf-8", "surrogateescape")
+                return self.text(text).encode("utf-8", "surrogateescape")
+            case Mapping():
+                return {
+                    key: self._entry(key, item, value, keep, depth) for key, item in value.items()
+                }
+            case list():
+                return [self._value(item, keep, depth - 1) for item in value]
+            case tuple():
+                return tuple(self._value(item, keep, depth - 1) for item in value)
+            case _:
+                return value
+
+    def _entry(
+        self,
+        key: object,
+        item: object,
+        parent: Mapping[object, object],
+        keep: frozenset[str],
+        depth: int,
+    ) -> object:
+        name = parent.get("name") if key == "value" else key  # HAR: {"name": ..., "value": ...}
+        if not isinstance(name, str) or name in keep:
+            return self._value(item, keep, depth - 1)
+        if isinstance(item, str):
+            rule = _header_rule(name)
+            if rule in ("credentials", "cookie", "set-cookie"):
+                return self.header(name, item)
+            is_record = key == "value" and (rule == "secret" or _is_secret_query_key(name))
+            if item and (is_record or is_secret_key(name)):
+                return MASK
+            return self.url(item) if name.lower() in _URL_KEYS else self.text(item)
+        if is_secret_key(name) and name.lower() not in ("auth", "session"):
+            return _mask_leaves(item, depth - 1, numbers=not _is_count(name))
+        return self._value(item, keep, depth - 1)
+
+
+def _spellings(secret: str) -> set[str]:
+    spelled = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    spelled |= {re.sub(r"%..", lambda found: found[0].lower(), text) for text in spelled}
+    return spelled | {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+
+
+def _mask_matches(pattern: Pattern, text: str) -> str:
+    def masked(match: re.Match[str]) -> str:
+        start, end = match.span()
+        is_in_a_mask = text.find(MASK, max(0, end - len(MASK)), start + len(MASK)) >= 0
+        return text[start:end] if start == end or is_in_a_mask else MASK
+
+    return pattern.sub(masked, text)
+
+
+def _mask_authority(match: re.Match[str]) -> str:
+    userinfo, at, host = match[1].rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    if not colon:
+        return match[0]
+    # Without a password the user name is the key, as in https://sk_live_...:@api.example
+    kept = f"{user}:{_MASK_IN_USERINFO}" if password else f"{_MASK_IN_USERINFO}:"
+    return f"://{kept}{at}{host}"
+
+
+def _mask_cookie(part: str) -> str:
+    name, equals, value = part.partition("=")
+    if equals:
+        return f"{name}={MASK}" if value.strip() else part
+    return part.replace(part.strip(), MASK) if part.strip() else part
+
+
+def _mask_set_cookie(line: str) -> str:
+    cookie, *attributes = line.split(";")
+    masked = [_mask_cookie(cookie)]
+    for attribute in attributes:
+        is_known = attribute.partition("=")[0].strip().lower() in _COOKIE_ATTRIBUTES
+        # Some libraries join several Set-Cookie headers with commas.
+        unfolded = _FOLDED_COOKIE.sub(rf"\g<1>{MASK}", attribute)
+        masked.append(unfolded if is_known else _mask_cookie(attribute))
+    return ";".join(masked)
+
+
+def _mask_leaves(value: object, depth: int, numbers: bool) -> object:
+    """Everything below a secret key, keeping the structure; flags and nulls tell nothing."""
+    match value:
+        case None | bool() | "":
+            return value
+        case int() | float():
+            return MASK if numbers else value
+        case Mapping() if depth:
+            is_cookie = "name" in value and "value" in value  # path and expiry are no secrets
+            return {
+                key: item
+                if is_cookie and key != "value"
+                else _mask_leaves(item, depth - 1, numbers)
+                for key, item in value.items()
+            }
+        case list() | tuple() if depth:
+            return [_mask_leaves(item, depth - 1, numbers) for item in value]
+        case _:
+            return MASK
+
+
+def _string_end(text: str, start: int, quote_mark: str) -> tuple[int, int]:
+    """Where the string ends that begins at `start`, without and with its closing quote.
+
+    With k backslashes before its quotes (0, or 1 or 3 inside other strings) an escaped backslash
+    is 2(k+1) of them, so a quote closes the string if the backslashes before it are k modulo that.
+    """
+    level = len(quote_mark) - 1
+    for found in _QUOTE.finditer(text, start):
+        is_same = found[0][-1] == quote_mark[-1]
+        if is_same and (len(found[0]) - 1) % (2 * level + 2) == level:
+            return found.end() - len(quote_mark), found.end()
+    return len(text), len(text)
+
+
+def _mask_json_value(text: str, start: int, quote_mark: str, numbers: bool) -> _Edit | None:
+    """Mask the string, number or container that starts here, also one that was cut off."""
+    if opening := _OPENING_QUOTE.match(text, start):
+        end, _ = _string_end(text, opening.end(), opening[0])
+        return (opening.end(), end, MASK) if end > opening.end() else None
+    if numbers and (number := _NUMBER.match(text, start)):
+        return *number.span(), quote_mark + MASK + quote_mark
+    if text.startswith(("[", "{"), start):
+        return _mask_container(text, start, quote_mark)
+    return None
+
+
+def _mask_container(text: str, start: int, quote_mark: str) -> _Edit:
+    out: list[str] = []
+    done, position, depth = start, start, 0
+    while found := _IN_CONTAINER.search(text, position):
+        position = found.end()
+        if found[1]:
+            end, position = _string_end(text, found.end(), found[1])
+            is_key = text[position : position + 8].lstrip().startswith(":")
+            if not is_key and end > found.end():
+                out += (text[done : found.end()], MASK)
+                done = end
+        elif found[2]:
+            out += (text[done : found.start()], quote_mark + MASK + quote_mark)
+            done = position
+        else:
+            depth += 1 if found[0] in "[{" else -1
+            if depth == 0:
+                break
+    else:
+        position = len(text)
+    return start, position, "".join((*out, text[done:position]))
+
+
+def _mask_bare(key: str, sign: str, text: str, start: int) -> _Edit | None:
+    """`DB_PASSWORD=...`, `token: "..."`: keys without quotes, as in logs, YAML and code."""
+    if not is_secret_key(key):
+        return None
+    if _OPENING_QUOTE.match(text, start):
+        return _mask_json_value(text, start, '"', numbers=False)
+    # After `=` anything is the value; after a colon it might be a sentence.
+    if "=" not in sign and not _NO_MERE_WORD.match(text, start):
+        return None
+    value = _BARE_VALUE.match(text, start)
+    return (*value.span(), MASK) if value else None
+
+
+def _mask_tag(match: re.Match[str]) -> str:
+    if any(map(is_secret_key, _NAMED.findall(match[0]))):
+        return _VALUED.sub(lambda m: m[1] + m[2][: m[2][0] in "\"'"] + MASK, match[0])
+    return match[0]
+
+
+def _mask_named(match: re.Match[str]) -> str:
+    """Keep what leads to the value (group 1) if the name (group 2) is a secret's."""
+    return match[1] + MASK if is_secret_key(match[2]) else match[0]

@@ -1,0 +1,288 @@
+"""OAuth 2.1 resource server: who may call the HTTP transports.
+
+Tokens are JWTs of one configured issuer, checked against that issuer's published keys and nothing
+a token says about itself. The SDK supplies the ASGI plumbing, but no JWT verifier.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+import jwt
+from jwt.types import Options
+from mcp.server.auth.handlers.metadata import ProtectedResourceMetadataHandler
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.routes import build_resource_metadata_url, cors_middleware
+from mcp.shared.auth import ProtectedResourceMetadata
+from pydantic import AnyHttpUrl
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+ALGORITHMS: Final = ("RS256", "PS256", "ES256")
+LEEWAY_SECONDS: Final = 60
+MAX_TOKEN_CHARS: Final = 16 * 1024
+# Logout tokens and the like are signed by the same keys but authorise nothing: RFC 8725 §3.11.
+TOKEN_TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
+YEAR_10000: Final = 253_402_300_800
+OPTIONS: Final[Options] = {
+    "require": ["exp", "iss", "aud", "sub"],
+    "enforce_minimum_key_length": True,
+    # Times are checked by the injected clock instead, and without PyJWT's int("12").
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+}
+KEYS_STALE_SECONDS: Final = 24 * 60 * 60
+UNKNOWN_KID_SECONDS: Final = 5 * 60
+RETRY_SECONDS: Final = 10
+FETCH_TIMEOUT_SECONDS: Final = 5
+MAX_JWKS_BYTES: Final = 1024 * 1024
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+
+type Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class OAuthConfig:
+    """Whose tokens are taken, for whom they must be meant, and the scope they must carry."""
+
+    issuer: str
+    audience: str
+    jwks_url: str
+    scope: str = "mcp:execute"
+
+    def __post_init__(self) -> None:
+        for name, url in (("issuer", self.issuer), ("jwks_url", self.jwks_url)):
+            parts = urlsplit(url)
+            allowed = ("https", "http") if _is_loopback(url) else ("https",)
+            if parts.scheme not in allowed or not parts.hostname:
+                raise ValueError(f"OAuth {name} must be https (http only on loopback): {url!r}")
+        if not self.audience:
+            raise ValueError("OAuth audience must not be empty: it is what the token's aud must be")
+        # The scope is quoted into a header, so RFC 6749's alphabet is enforced here, once.
+        if not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]+", self.scope):
+            raise ValueError(f"OAuth scope must be one scope token, without spaces: {self.scope!r}")
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+class _KeySet:
+    """The issuer's signature keys: fetched when needed, kept when the issuer is down."""
+
+    def __init__(self, url: str, clock: Clock, fresh_seconds: float) -> None:
+        self._url, self._clock, self._fresh_seconds = url, clock, fresh_seconds
+        self._keys: dict[tuple[str, str], jwt.PyJWK] = {}
+        self._fetched_at = self._attempted_at = self._unknown_kid_at = float("-inf")
+        self._attempts = 0
+        self._fetching = asyncio.Lock()
+
+    async def find(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
+        known = (kid, algorithm) in self._keys
+        fresh = self._within(self._fetched_at, self._fresh_seconds)
+        if fresh:
+            due = not known and not self._within(self._unknown_kid_at, UNKNOWN_KID_SECONDS)
+        else:
+            # A slow issuer must not hold up callers whose key is already here.
+            waits = not (known and self._fetching.locked())
+            due = waits and not self._within(self._attempted_at, RETRY_SECONDS)
+        if due:
+            attempts_before = self._attempts
+            async with self._fetching:
+                if self._attempts == attempts_before:  # nobody fetched while this call waited
+                    await self._fetch()
+                    self._unknown_kid_at = self._clock() if fresh else self._unknown_kid_at
+        usable = self._clock() - self._fetched_at <= KEYS_STALE_SECONDS
+        return self._keys.get((kid, algorithm)) if usable else None
+
+    def _within(self, since: float, seconds: float) -> bool:
+        # A clock set back gives a negative age; that must not keep old keys fresh for ever.
+        return 0 <= self._clock() - since < seconds
+
+    async def _fetch(self) -> None:
+        try:
+            self._keys = _usable_keys(await _get_json(self._url))
+            self._fetched_at = self._clock()
+        except (httpx2.HTTPError, OSError, ValueError, RecursionError) as error:
+            log.warning("cannot fetch the OAuth keys from %s: %r", self._url, error)
+        self._attempted_at = self._clock()
+        self._attempts += 1
+
+
+async def _get_json(url: str) -> object:
+    body = bytearray()
+    async with (
+        asyncio.timeout(FETCH_TIMEOUT_SECONDS),
+        httpx2.AsyncClient(follow_redirects=False, trust_env=not _is_loopback(url)) as client,
+        client.stream("GET", url, headers={"accept-encoding": "identity"}) as response,
+    ):
+        if response.status_code != 200:
+            raise ValueError(f"HTTP status {response.status_code}")
+        async for chunk in response.aiter_raw():  # raw: nothing is unpacked past the cap
+            body += chunk
+            if len(body) > MAX_JWKS_BYTES:
+                raise ValueError(f"more than {MAX_JWKS_BYTES} bytes")
+    return json.loads(body)
+
+
+def _usable_keys(document: object) -> dict[tuple[str, str], jwt.PyJWK]:
+    """The keys of a JWK set by kid and algorithm, without those that may not verify our tokens."""
+    if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
+        raise ValueError("not a JWK set")
+    keys: dict[tuple[str, str], jwt.PyJWK] = {}
+    for jwk in document["keys"]:
+        if not isinstance(jwk, dict) or not isinstance(jwk.get("kid"), str):
+            continue
+        # A private key in public lets anybody sign; a key for another use vouches for nothing.
+        if "d" in jwk or jwk.get("use", "sig") != "sig":
+            continue
+        for algorithm in ALGORITHMS:
+            if jwk.get("alg", algorithm) == algorithm:
+                with suppress(jwt.PyJWTError):  # the key is of another type than the algorithm
+                    keys[jwk["kid"], algorithm] = jwt.PyJWK(jwk, algorithm)
+    return keys
+
+
+class JwtVerifier:
+    """The SDK's `TokenVerifier` for JWT access tokens of one issuer."""
+
+    def __init__(
+        self, config: OAuthConfig, *, clock: Clock = time.time, fresh_seconds: float = 600
+    ) -> None:
+        self._issuer, self._audience = config.issuer, config.audience
+        self._clock = clock
+        self._keys = _KeySet(config.jwks_url, clock, fresh_seconds)
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Every bad token gives None, whatever is wrong with it; the reason is a debug message."""
+        try:
+            claims = await self._claims(token)
+            client_id = claims.get("client_id", claims.get("azp", claims["sub"]))
+            for name in (claims["sub"], client_id):
+                if not (isinstance(name, str) and name and name.isprintable()):
+                    raise jwt.InvalidTokenError("sub or client_id is not printable text")
+            return AccessToken(
+                token=token,
+                client_id=client_id,
+                scopes=_scopes(claims),
+                # The SDK's middleware compares this once more, without a leeway of its own.
+                expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
+                resource=self._audience,
+                subject=claims["sub"],
+                claims=claims,
+            )
+        except (jwt.PyJWTError, ValueError) as error:
+            # Other messages than PyJWT's may quote the token.
+            reason = str(error) if isinstance(error, jwt.PyJWTError) else type(error).__name__
+            log.debug("refused a bearer token: %r", reason)
+            return None
+
+    async def _claims(self, token: str) -> dict[str, Any]:
+        if len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            raise jwt.DecodeError("too long, or not ASCII")
+        header = jwt.get_unverified_header(token)
+        algorithm = header.get("alg")
+        if algorithm not in ALGORITHMS:
+            raise jwt.InvalidAlgorithmError("algorithm not allowed")
+        if str(header.get("typ", "jwt")).lower() not in TOKEN_TYPES:
+            raise jwt.InvalidTokenError("not an access token by its typ")
+        key = await self._keys.find(header.get("kid", ""), algorithm)
+        if key is None:
+            raise jwt.InvalidKeyError("no such kid in the issuer's keys")
+        claims = jwt.decode(
+            token, key, ALGORITHMS, OPTIONS, audience=self._audience, issuer=self._issuer
+        )
+        now = int(self._clock())
+        if now - _seconds(claims, "exp") > LEEWAY_SECONDS:
+            raise jwt.ExpiredSignatureError("expired")
+        for name in ("nbf", "iat"):
+            if name in claims and _seconds(claims, name) - now > LEEWAY_SECONDS:
+                raise jwt.ImmatureSignatureError(f"not yet valid by {name}")
+        return claims
+
+
+def _seconds(claims: Mapping[str, Any], name: str) -> float:
+    """A NumericDate. JSON as Python reads it also has true, NaN and Infinity: none is a time."""
+    value = claims[name]
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000:
+        return value
+    raise jwt.InvalidTokenError(f"{name} is not a time")
+
+
+def _scopes(claims: Mapping[str, Any]) -> list[str]:
+    granted = claims.get("scope", claims.get("scp"))
+    names = granted.split(" ") if isinstance(granted, str) else granted
+    return [n for n in names if n and isinstance(n, str)] if isinstance(names, list) else []
+
+
+class _Protected:
+    """In place of the SDK's RequireAuthMiddleware, which leaves out the `scope` that the MCP spec
+    wants in a challenge, fails on WebSockets, and takes the first of several Authorization headers.
+    """
+
+    def __init__(
+        self, app: ASGIApp, verifier: TokenVerifier, resource_url: str, required: str
+    ) -> None:
+        self._app = AuthContextMiddleware(app)
+        self._backend = BearerAuthBackend(verifier)
+        self._required = required
+        metadata_url = build_resource_metadata_url(AnyHttpUrl(resource_url))
+        self._challenge = f'scope="{required}", resource_metadata="{metadata_url}"'
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = HTTPConnection(scope)
+        single = len(connection.headers.getlist("authorization")) == 1
+        authenticated = await self._backend.authenticate(connection) if single else None
+        answer: ASGIApp = self._app
+        if authenticated is None:
+            answer = self._refusal(401, "invalid_token", "Send one valid bearer token")
+        elif self._required not in authenticated[0].scopes:
+            answer = self._refusal(403, "insufficient_scope", f"Required scope: {self._required}")
+        else:
+            scope["auth"], scope["user"] = authenticated
+        await answer(scope, receive, send)
+
+    def _refusal(self, status: int, error: str, why: str) -> JSONResponse:
+        challenge = f'Bearer error="{error}", error_description="{why}", {self._challenge}'
+        body = {"error": error, "error_description": why}
+        return JSONResponse(body, status, {"www-authenticate": challenge})
+
+
+def protect(
+    app: ASGIApp, verifier: TokenVerifier, resource_url: str, config: OAuthConfig
+) -> ASGIApp:
+    """`app` behind a bearer token, read from the one Authorization header and nowhere else."""
+    return _Protected(app, verifier, resource_url, config.scope)
+
+
+def metadata_routes(resource_url: str, config: OAuthConfig) -> list[Route]:
+    """RFC 9728 metadata of one endpoint: at its own well-known path, and at the bare one that
+    clients fall back to (with several endpoints, the first one's routes answer there)."""
+    # From text: an AnyHttpUrl would add a slash to a bare issuer, which is another issuer.
+    document = ProtectedResourceMetadata.model_validate(
+        {"resource": resource_url, "authorization_servers": [config.issuer]}
+    )
+    document.scopes_supported = [config.scope]
+    methods = ["GET", "OPTIONS"]
+    endpoint = cors_middleware(ProtectedResourceMetadataHandler(document).handle, methods)
+    own_path = build_resource_metadata_url(AnyHttpUrl(resource_url)).path or WELL_KNOWN
+    return [Route(path, endpoint, methods=methods) for path in {own_path, WELL_KNOWN}]
