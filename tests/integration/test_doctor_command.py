@@ -158,12 +158,14 @@ def test_a_home_below_a_file_blocks_and_the_json_says_where(folder: Path) -> Non
 def test_a_doctor_that_is_killed_takes_its_browser_along(folder: Path) -> None:
     found = find_browser(os.environ)
     assert found is not None
-    # The last --user-data-dir wins: the doctor waits in vain for a browser that is up elsewhere.
+    # With another profile than it was told, the browser is up while the doctor waits in vain.
     profile = folder / "profile"
     browser = program(
         folder / "chrome",
-        f'[ "$1" = --version ] && exec "{found.path}" --version\n'
-        f'exec "{found.path}" "$@" --user-data-dir="{profile}"',
+        "for word; do shift\n"
+        f'  case "$word" in --user-data-dir=*) word="--user-data-dir={profile}" ;; esac\n'
+        '  set -- "$@" "$word"\n'
+        f'done; exec "{found.path}" "$@"',
     )
     with subprocess.Popen(
         [sys.executable, "-m", "pilothouse", "doctor", "--browser", browser],

@@ -151,7 +151,12 @@ class RawStdio:
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
-        self._errors.extend(self.process.stderr)
+        for line in self.process.stderr:
+            self._errors.append(line)  # noqa: PERF402  # one by one: log() reads meanwhile
+
+    def log(self) -> str:
+        """What the server has written to stderr so far."""
+        return b"".join(self._errors).decode()
 
     def send(self, raw: bytes) -> None:
         assert self.process.stdin is not None

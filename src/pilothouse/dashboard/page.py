@@ -37,6 +37,7 @@ def status_page(house: Facts, url: str) -> tuple[str, str]:
     )
     return (
         _PAGE.format(
+            icon=ICON,
             version=escape(__version__),
             url=escape(url),
             uptime=_span(uptime),
@@ -63,6 +64,14 @@ def _span(seconds: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+# A ship's wheel.
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E"
+    "%3Cg fill='none' stroke='%230b8a77' stroke-width='2.5' stroke-linecap='round'%3E"
+    "%3Ccircle cx='16' cy='16' r='9'/%3E%3Ccircle cx='16' cy='16' r='2.5'/%3E"
+    "%3Cpath d='M16 2v28M2 16h28M6.1 6.1l19.8 19.8M25.9 6.1L6.1 25.9'/%3E%3C/g%3E%3C/svg%3E"
+)
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -71,6 +80,7 @@ _PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="refresh" content="10">
 <title>Pilothouse</title>
+<link rel="icon" href="{icon}">
 <link rel="stylesheet" href="/style.css">
 </head>
 <body>

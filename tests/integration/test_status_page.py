@@ -1,0 +1,106 @@
+"""The status page as a person sees it, and the numbers that machines read."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from playwright.sync_api import sync_playwright
+
+from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.support.servers import RawStdio, Server, http_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Server]:
+    with http_server(module="pilothouse") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    browser = find_browser(os.environ)
+    assert browser is not None, "no browser: run scripts/setup"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=str(browser.path), chromium_sandbox=not needs_no_sandbox()
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_shows_clients_and_tools_without_errors_or_foreign_requests(
+    product: Server, chromium: Any, scheme: str, tmp_path: Path
+) -> None:
+    page = chromium.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 900})
+    troubles: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(product.url)
+    assert page.title() == "Pilothouse"
+    text = page.inner_text("body")
+    for expected in ("Claude Code", "Gemini CLI", "status", f"{product.url}/mcp", "sessions"):
+        assert expected in text
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(246, 247, 249)" if scheme == "light" else "rgb(16, 22, 29)")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert troubles == []
+    assert all(url.startswith(product.url) for url in requests)
+    folder = os.environ.get("PILOTHOUSE_PICTURES", str(tmp_path))
+    page.screenshot(path=f"{folder}/status-{scheme}.png")
+    page.close()
+
+
+def test_the_page_allows_no_script(product: Server) -> None:
+    policy = httpx.get(product.url).headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "unsafe-inline" not in policy
+
+
+def test_metrics_count_calls_and_sessions(product: Server) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "status"}}
+    headers = {"accept": "application/json, text/event-stream"}
+    for _ in range(3):
+        assert httpx.post(f"{product.url}/message", json=body, headers=headers).is_success
+    text = httpx.get(f"{product.url}/metrics").text
+    assert 'pilothouse_tool_calls_total{error="",tool="status"} 3.0' in text
+    assert 'pilothouse_tool_duration_seconds_count{tool="status"} 3.0' in text
+    assert re.search(r"^pilothouse_sessions 1\.0$", text, re.MULTILINE)
+
+
+def test_on_stdio_metrics_have_a_port_of_their_own() -> None:
+    with RawStdio("--metrics-port", "0", "--profile", "full") as server:
+        server.initialize()
+        server.request("tools/call", {"name": "echo_code", "arguments": {"text": "x"}})
+        found = None
+        while found is None:
+            found = re.search(r"http://127\.0\.0\.1:\d+/metrics", server.log())
+        text = httpx.get(found.group()).text
+        assert 'pilothouse_tool_calls_total{error="",tool="echo_code"} 1.0' in text
+        refused = httpx.get(found.group(), headers={"host": "evil.com"})
+        assert refused.status_code == 421
+
+
+def test_only_loopback_is_listened_on(product: Server) -> None:
+    program = "import psutil,sys; [print(c.laddr.ip) for c in psutil.Process(int(sys.argv[1])).net_connections() if c.status=='LISTEN']"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(product.process.pid)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["127.0.0.1"]
