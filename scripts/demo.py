@@ -28,7 +28,10 @@ console = Console()
 def running_server() -> Iterator[str]:
     """`pilothouse serve` on a free port; its base URL."""
     process = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0"], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        [*COMMAND, "serve", "--port", "0"],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
     )
     try:
         assert process.stderr is not None
@@ -58,10 +61,14 @@ async def tour(era: str, transport: Any, where: str) -> None:
         tools = (await client.list_tools()).tools
         console.print(f"  tools/list      {', '.join(tool.name for tool in tools)}")
         answer = await client.call_tool("status", {})
-        console.print(Panel(getattr(answer.content[0], "text", ""), title="tools/call status", width=92))
+        console.print(
+            Panel(getattr(answer.content[0], "text", ""), title="tools/call status", width=92)
+        )
         refused = await client.call_tool("status", {"verbose": True})
         error = (refused.structured_content or {})["error"]
-        console.print(f"  a bad argument  {error['type']}: {error['message']} ({error['suggestion']})")
+        console.print(
+            f"  a bad argument  {error['type']}: {error['message']} ({error['suggestion']})"
+        )
         with anyio.fail_after(10):
             if era == "auto":
                 async with client.listen(resource_subscriptions=[TIMELINE]) as subscription:
@@ -75,9 +82,7 @@ async def tour(era: str, transport: Any, where: str) -> None:
 
 
 async def main() -> None:
-    stdio = StdioServerParameters(
-        command=COMMAND[0], args=COMMAND[1:], env={"LOG_LEVEL": "error"}
-    )
+    stdio = StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env={"LOG_LEVEL": "error"})
     with running_server() as url:
         for era in ERAS:
             await tour(era, f"{url}/mcp", f"HTTP {url}/mcp")

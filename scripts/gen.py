@@ -127,9 +127,7 @@ def settings_page() -> str:
                 about.help + "." + choices,
             ]
         )
-    text = (
-        "# Settings\n\nThe command line wins over the environment, the environment over the default.\n"
-    )
+    text = "# Settings\n\nThe command line wins over the environment, that over the default.\n"
     return f"{NOTE}\n{text}\n" + _table(["variable", "flag", "default", "unit", "meaning"], rows)
 
 

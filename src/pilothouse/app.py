@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     type Extend = Callable[[Server[Any]], None]
     """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
 
-PARTS: tuple[Part, ...] = (
-    Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),
-)
+PARTS: tuple[Part, ...] = (Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),)
 """What each group brings, in the order in which tools are listed."""
 
 
@@ -202,9 +200,13 @@ async def _http(
     oauth: OAuthConfig | None,
     ready: Callable[[str], None] | None,
 ) -> None:
-    from pilothouse.dashboard.page import status_page
-    from pilothouse.server.http import http_app
+    from pilothouse.dashboard.page import CSS, status_page
+    from pilothouse.server.http import Pages, http_app
     from pilothouse.server.mcp import build_server
+
+    def house_page(house: House, url: str) -> str:
+        uptime = (house.clock() - house.started_at) / 1000
+        return status_page(house.registry, sessions=len(house.sessions), uptime_sec=uptime, url=url)
 
     doorkeeper = Doorkeeper(settings.public_url, frozenset(settings.allowed_origins))
     async with open_house(parts, settings, redactor, log) as house:
@@ -214,9 +216,8 @@ async def _http(
         host, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         base_url = settings.public_url.rstrip("/") or url
-        app = http_app(
-            house, server, doorkeeper, oauth, lambda seen: status_page(house, seen), base_url
-        )
+        pages = Pages(page=lambda seen: house_page(house, seen), css=CSS)
+        app = http_app(house, server, doorkeeper, oauth, pages, base_url)
         await _uvicorn(app, listener, log, lambda: ready(url) if ready else None)
 
 
@@ -270,7 +271,9 @@ def port_taken(host: str, port: int, error: OSError) -> str:
                 break
     except Exception:  # knowing the holder is a courtesy
         pass
-    reason = "is taken" + holder if error.errno == 98 or holder else f"cannot be used ({error.strerror})"
+    reason = (
+        "is taken" + holder if error.errno == 98 or holder else f"cannot be used ({error.strerror})"
+    )
     return f"port {port} on {host} {reason}; choose another with --port, or 0 for any free one"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,8 @@ def _described(tool: Tool) -> str:
         default = f" (default {json.dumps(schema['default'])})" if "default" in schema else ""
         lines.append(f"  {name:20} {kind}: {schema.get('description', '')}{default}")
     for example in tool.examples:
-        lines.append(f"\n  # {example.title}\n  pilothouse call {tool.name} '{json.dumps(dict(example.args))}'")
+        arguments = shlex.quote(json.dumps(example.args))
+        lines += ["", f"  # {example.title}", f"  pilothouse call {tool.name} {arguments}"]
     return "\n".join(lines) + "\n"
 
 

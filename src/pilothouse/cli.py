@@ -56,9 +56,13 @@ def _parser(command: str) -> _Parser:
     listed = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items() if name)
     parser = _Parser(
         prog=f"pilothouse {command}".strip(),
-        description=f"Pilothouse: {summary}." if command else "Pilothouse: one MCP server to run,"
+        description=f"Pilothouse: {summary}."
+        if command
+        else "Pilothouse: one MCP server to run,"
         " drive, watch and intercept a web app. Without a command it serves one client on stdio.",
-        epilog=None if command else f"commands:\n{listed}\n\n`pilothouse COMMAND --help` says more.",
+        epilog=None
+        if command
+        else f"commands:\n{listed}\n\n`pilothouse COMMAND --help` says more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -69,21 +73,31 @@ def _parser(command: str) -> _Parser:
         )
     if command == "call":
         parser.add_argument("tool", nargs="?", help="name of the tool; left out, lists them")
-        parser.add_argument("json", nargs="?", help="arguments as JSON, or - to read them from stdin")
-        parser.add_argument("--structured", action="store_true", help="print the structured content")
+        parser.add_argument(
+            "json", nargs="?", help="arguments as JSON, or - to read them from stdin"
+        )
+        parser.add_argument(
+            "--structured", action="store_true", help="print the structured content"
+        )
         parser.add_argument("--schema", action="store_true", help="print what the tool takes")
     if command == "doctor":
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     for setting in SETTINGS:
         flags = setting.flags(command)
         about = setting.about
-        default = "" if setting.default in ("", (), None) else f", default {_shown(setting.default)}"
+        default = (
+            "" if setting.default in ("", (), None) else f", default {_shown(setting.default)}"
+        )
         env = f" [{' or '.join(about.env)}{default}]" if about.env else ""
         unit = f" ({about.unit})" if about.unit and about.unit != "port" else ""
         help = f"{about.help}{unit}{env}".replace("%", "%%")
         if setting.type is bool:
             parser.add_argument(
-                *flags, dest=setting.name, default=None, action=argparse.BooleanOptionalAction, help=help
+                *flags,
+                dest=setting.name,
+                default=None,
+                action=argparse.BooleanOptionalAction,
+                help=help,
             )
         else:
             parser.add_argument(

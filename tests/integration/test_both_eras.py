@@ -165,4 +165,4 @@ async def test_the_timeline_shows_the_calls_of_this_session(connect: Any) -> Non
     assert events[0][0] == "SessionStarted"
     assert ("ToolInvoked", "echo_code") in events
     assert ("ToolInvocationFailed", "echo_number") in events
-    assert [e["key"] for e in body["events"]][0] == "session:0"
+    assert body["events"][0]["key"] == "session:0"

@@ -44,7 +44,11 @@ MISTAKES: dict[str, tuple[list[str], dict[str, str], str]] = {
     "bad group": (["--tools", "observe,nope"], {}, "--tools: expected one of observe"),
     "bad level": (["serve"], {"LOG_LEVEL": "loud"}, "LOG_LEVEL: expected one of debug"),
     "bad mode": (["serve"], {"PILOTHOUSE_ENV": "staging"}, "PILOTHOUSE_ENV: expected one of"),
-    "bad transport": (["e2e"], {"TRANSPORT_MODE": "carrier pigeon"}, "TRANSPORT_MODE: expected one"),
+    "bad transport": (
+        ["e2e"],
+        {"TRANSPORT_MODE": "carrier pigeon"},
+        "TRANSPORT_MODE: expected one",
+    ),
     "bad pattern": (["--redact", "(?<=x)y"], {}, "not an RE2 pattern"),
     "bad boolean": (["observe"], {"CDP_SECURITY_LOCALONLY": "maybe"}, "expected true or false"),
     "open to the world": (["serve", "--host", "0.0.0.0"], {}, "without authentication"),
@@ -97,7 +101,16 @@ def test_help_lists_commands_and_every_flag_with_its_variable() -> None:
 
 
 def test_a_group_command_serves_its_group_alone_with_its_own_flags() -> None:
-    args = ["observe", "--host", "127.0.0.1", "--port", "9333", "--buffer-size", "5", "--no-localonly"]
+    args = [
+        "observe",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "9333",
+        "--buffer-size",
+        "5",
+        "--no-localonly",
+    ]
     with RawStdio(*args) as server:
         assert server.initialize()["result"]["serverInfo"]["name"] == "pilothouse"
         tools = {tool["name"] for tool in server.request("tools/list")["result"]["tools"]}

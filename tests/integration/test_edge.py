@@ -83,7 +83,10 @@ def ask(
         connection.endheaders(body or None)
         response = connection.getresponse()
         # An accepted GET of /mcp is a stream without an end.
-        return response.status, b"" if response.status == 200 and path == "/mcp" else response.read()
+        return (
+            response.status,
+            b"" if response.status == 200 and path == "/mcp" else response.read(),
+        )
     finally:
         connection.close()
 
@@ -143,8 +146,9 @@ def post(server: Server, body: bytes, path: str = "/mcp") -> tuple[int, Any]:
 
 def deep(depth: int) -> bytes:
     nested = b"[" * depth + b"]" * depth
-    return b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":' + (
-        nested + b"}}}"
+    return (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":'
+        + (nested + b"}}}")
     )
 
 

@@ -179,6 +179,4 @@ async def test_a_closed_client_leaves_no_subscriber(server: Server) -> None:
         assert await subscribers() == before + 1
     with anyio.fail_after(GUARD_S):
         while await subscribers() != before:
-            await anyio.sleep(0.05)
-
-
+            await anyio.lowlevel.checkpoint()

@@ -38,12 +38,15 @@ def test_the_log_is_json_lines_with_component_event_and_session() -> None:
 
 
 def test_secrets_in_a_failure_are_masked_in_answer_and_log() -> None:
-    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+    signature = "dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+    token = f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.{signature}"
     with RawStdio("--profile", "full", "--redact", "hunter[0-9]") as server:
         server.initialize()
         text = f"Authorization: Bearer {token} hunter2"
         failed = server.request("tools/call", {"name": "fail_page", "arguments": {"text": text}})
-        crashed = server.request("tools/call", {"name": "echo_code", "arguments": {"text": "crash"}})
+        crashed = server.request(
+            "tools/call", {"name": "echo_code", "arguments": {"text": "crash"}}
+        )
         _, log = server.close()
     shown = json.dumps(failed) + json.dumps(crashed) + log
     assert failed["result"]["isError"] is True
@@ -86,7 +89,9 @@ def test_a_message_in_single_bytes_and_two_in_one_write_are_all_served() -> None
         stdin.write(b"\n\n")
         stdin.flush()
         assert server.receive()["id"] == 5
-        two = b'{"jsonrpc":"2.0","id":6,"method":"ping"}\r\n{"jsonrpc":"2.0","id":7,"method":"ping"}'
+        two = (
+            b'{"jsonrpc":"2.0","id":6,"method":"ping"}\r\n{"jsonrpc":"2.0","id":7,"method":"ping"}'
+        )
         server.send(two)
         assert {server.receive()["id"], server.receive()["id"]} == {6, 7}
 
@@ -116,7 +121,9 @@ def test_an_incident_is_told_by_id_only_and_logged_in_full() -> None:
     with RawStdio("--profile", "full") as server:
         server.initialize()
         answer = server.request("tools/call", {"name": "echo_code", "arguments": {"text": "crash"}})
-        leak = server.request("tools/call", {"name": "leak_page", "arguments": {"text": "secret title"}})
+        leak = server.request(
+            "tools/call", {"name": "leak_page", "arguments": {"text": "secret title"}}
+        )
         _, log = server.close()
     error = answer["result"]["structuredContent"]["error"]
     assert error["code"] == "INTERNAL_ERROR"

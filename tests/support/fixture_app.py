@@ -1,4 +1,4 @@
-"""The `pilothouse` command with the fixture tools beside its own: `python -m tests.support.fixture_app`."""
+"""The `pilothouse` command with the fixture tools beside its own."""
 
 import sys
 

@@ -7,27 +7,29 @@ They are declared like every tool of the product and served by the product's own
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
 
 from pilothouse.core.faults import Envelope, Fault
-from pilothouse.core.fence import Story
 from pilothouse.core.model import Args, Image, PageText, Result, SnakeArgs, SnakeResult
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Group, Progress, tool
 from pilothouse.server.house import Part
-from pilothouse.server.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pilothouse.core.fence import Story
+    from pilothouse.server.session import Session
 
 CODE = Group(name="observe", summary="Answers like the observer's spec", envelope=Envelope.CODE)
-TYPE = Group(
-    name="e2e", summary="Answers like the e2e spec", envelope=Envelope.TYPE, camel=True
-)
+TYPE = Group(name="e2e", summary="Answers like the e2e spec", envelope=Envelope.TYPE, camel=True)
 NUMBER = Group(name="intercept", summary="Answers like the proxy's spec", envelope=Envelope.NUMBER)
 OWN = Group(name="house", summary="Answers like our own tools", envelope=Envelope.TYPE, own=True)
 
@@ -73,7 +75,9 @@ class Echo(Result):
 async def echo_code(args: EchoArgs) -> Echo:
     """Say a text back."""
     if args.text == "missing":
-        raise Missing("No target matches: missing", hint="call echo_code with another text", port=9222)
+        raise Missing(
+            "No target matches: missing", hint="call echo_code with another text", port=9222
+        )
     if args.text == "undeclared":
         raise Undeclared("this fault is not declared")
     if args.text == "crash":
@@ -143,8 +147,7 @@ async def make_noise(args: Nothing) -> Done:
     """Write to stdout in every way there is: print, the descriptor, a child and its shell."""
     print("noise from print")  # noqa: T201
     sys.stdout.flush()
-    with open(1, "wb", closefd=False) as out:
-        out.write(b"noise from fd 1\n")
+    os.write(1, b"noise from fd 1\n")
     await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", "print('noise from a child')"], check=True
     )

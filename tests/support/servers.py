@@ -57,7 +57,9 @@ class Server:
 def incidents(lines: list[str]) -> list[dict[str, Any]]:
     """The internal errors among a server's log lines."""
     logged = [json.loads(line) for line in lines if line.startswith("{")]
-    return [line for line in logged if line["event"] == "internal_error" or "traceback" in str(line)]
+    return [
+        line for line in logged if line["event"] == "internal_error" or "traceback" in str(line)
+    ]
 
 
 @contextmanager
@@ -152,7 +154,7 @@ class RawStdio:
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self._errors.append(line)  # noqa: PERF402  # one by one: log() reads meanwhile
+            self._errors.append(line)  # one by one: log() reads meanwhile
 
     def log(self) -> str:
         """What the server has written to stderr so far."""

@@ -50,7 +50,9 @@ class Fault(Exception):
         self.hint = hint
         self.details = details
 
-    def render(self, envelope: Envelope, context: Mapping[str, object] | None = None) -> dict[str, object]:
+    def render(
+        self, envelope: Envelope, context: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
         """The `error` object in the given form; `context` says which call failed and when."""
         facts = {name: value for name, value in self.details.items() if value is not None}
         if envelope is Envelope.CODE:
@@ -114,7 +116,9 @@ class Internal(Fault):
     number = -32603
     status = 500
 
-    def render(self, envelope: Envelope, context: Mapping[str, object] | None = None) -> dict[str, object]:
+    def render(
+        self, envelope: Envelope, context: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
         error = super().render(envelope, context)
         if envelope is Envelope.CODE:
             # The observer's spec spells this one code differently from its own rule.

@@ -9,6 +9,7 @@ text from a hostile page cannot stall the event loop. Masking twice changes noth
 import json
 import re
 from base64 import b64decode
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -20,6 +21,7 @@ MASK = "[redacted]"
 _MASK_IN_USERINFO = quote(MASK, safe="")
 _SHORTEST_ANYWHERE = 4  # a shorter secret would black out half of every text
 _DEEPEST = 100
+_DEEPEST_JSON = 4  # JSON in strings of JSON
 
 type _Edit = tuple[int, int, str]
 type _Editor = Callable[[re.Match[str]], _Edit | None]
@@ -116,6 +118,10 @@ def _is_count(key: str) -> bool:
     return "tokens" in key.lower()  # a number under "max_tokens" is no secret
 
 
+def _is_holder(key: str) -> bool:
+    return key.lower() in ("auth", "session")  # an object there has keys that speak for themselves
+
+
 # Shapes: what is secret wherever it stands. The hints are looked for first, since most text has
 # none of them and `in` is much faster than an expression.
 
@@ -128,16 +134,16 @@ _SHAPES = re.compile(
     (?P<jwt>eyJ[\w-]*+(?:\.[\w-]++)*+)
     | (?P<pem>-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)
       (?:[^-"'<]|-(?!----))*+
-    | \b(?:AKIA|ASIA)[0-9A-Z]{16}
+    | (?:AKIA|ASIA)[0-9A-Z]{16}
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{20,}
     | xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}
     | (?<=hooks\.slack\.com/services/)[\w/-]{16,}
     | [sr]k_(?:live|test)_\w{10,} | whsec_[A-Za-z0-9+/=]{16,}
     | AIza[\w-]{30,} | ya29\.[\w-]{20,} | GOCSPX-[\w-]{20,}
-    | (?<![A-Za-z0-9])(?P<sk>sk-[\w-]{16,})
+    | (?<![A-Za-z0-9\]])(?P<sk>sk-[\w-]{16,})
     | npm_[A-Za-z0-9]{30,} | pypi-AgE[\w-]{20,} | hf_[A-Za-z0-9]{30,}
     | SG\.[\w-]{16,64}\.[\w-]{16,} | dop_v1_[0-9a-f]{32,} | shpat_[0-9A-Fa-f]{32,}
-    | hvs\.[\w-]{20,} | \b\d{8,10}:AA[\w-]{30,}
+    | hvs\.[\w-]{20,} | \d{8,10}:AA[\w-]{30,}
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -189,10 +195,11 @@ def _is_user_and_password(token: str) -> bool:
 
 # Places: a name and its value inside a text
 
-# Names are read only near one of these, so that a body without them costs one search.
-_HINT = re.compile(
-    "token|secret|passw|passphrase|passcode|pwd|auth|cred|csrf|xsrf|jwt|otp|key|session|sessid|sid"
-    "|cookie|saml|bearer|basic|negotiate|dpop|verifier|cvv|cvc|location"
+# Text is read closely only near one of these, so that most of it costs a few searches.
+_HINTS = (
+    *"token secret passw passphrase passcode pwd auth cred csrf xsrf jwt otp key session sessid "
+    "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature ://".split(),
+    *(hint.lower() for hint in _SHAPE_HINTS),
 )
 _NEAR = 256
 # A quoted key (or the record {"name": KEY, "value": ...} of HAR files), a header at the start of
@@ -211,6 +218,8 @@ _HEADER_VALUE = re.compile(r"""[^\r\n'"]++""")
 _TOKEN = re.compile(r"[\w.~+/%-]{4,}+=*+", re.ASCII)
 _BARE_VALUE = re.compile(r"""[^&\s"'<>;\\]++""")
 _NO_MERE_WORD = re.compile(r"""(?=[^&\s"'<>;\\]{6})[^&\s"'<>;\\\d]{0,64}\d""")
+_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:\s*+)?')
+_RECORD_VALUE = re.compile(r'\s*+,\s*+"value"\s*+:\s*+')
 _OPENING_QUOTE = re.compile(r"""\\{0,3}["']""")
 _QUOTE = re.compile(r"""\\++["']?|["']""")
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*")
@@ -248,16 +257,38 @@ def _edited(text: str, matches: Iterable[re.Match[str]], edit: _Editor) -> str:
     return "".join((*out, text[done:])) if out else text
 
 
-def _names_in(text: str) -> Iterator[re.Match[str]]:
-    """Names with the start of their values, each stretch of text around hints read once."""
-    start = end = 0
+def _spots(text: str) -> list[int]:
+    """Where hints stand, in order."""
+    spots: list[int] = []
     # The dotted capital I is the one letter whose lower case is longer.
-    for hint in _HINT.finditer(text.replace("\u0130", "I").lower()):
-        if hint.start() - _NEAR > end:
+    lower = text.replace("\u0130", "I").lower()
+    for hint in _HINTS:
+        place = lower.find(hint)
+        while place >= 0:
+            spots.append(place)
+            place = lower.find(hint, place + 1)
+    return sorted(spots)
+
+
+def _names_in(text: str) -> Iterator[re.Match[str]]:
+    """Names before the start of their values, each stretch of text around hints read once."""
+    start = end = 0
+    for spot in _spots(text):
+        if spot - _NEAR > end:
             yield from _NAME.finditer(text, start, end)
-            start = hint.start() - _NEAR
-        end = hint.end() + _NEAR
+            start = spot - _NEAR
+        end = spot + _NEAR
     yield from _NAME.finditer(text, start, end)
+
+
+def _is_json(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[", '"')):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -320,7 +351,7 @@ class Redactor:
 
     def url(self, url: str) -> str:
         """The URL with its password and the secret values of query and fragment masked."""
-        return url if self.reveal else _mask_shapes(self._url_parts(self._taught(url)))
+        return url if self.reveal else self._url_parts(_mask_shapes(self._taught(url)))
 
     def text(self, text: str, content_type: str = "") -> str:
         """Bodies, log lines, console messages: JSON stays valid, and all else as it was."""
@@ -329,18 +360,8 @@ class Redactor:
         text = self._taught(text)
         content_type = content_type.lower()
         if "form-urlencoded" in content_type:
-            return _mask_shapes(self._pairs(text))
-        if "://" in text:
-            urls = _URL_REST.finditer(text)
-            text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
-        if "<" in text:
-            text = _ELEMENT.sub(_mask_named, _TAG.sub(_mask_tag, text))
-        if "form-data" in text:
-            text = _PART.sub(_mask_named, text)
-        # In source code `token=next()` is an assignment, and masking it would hide the program.
-        edit = self._mask_quoted if "javascript" in content_type else self._mask_value
-        text = _edited(text, _NAME.finditer(text) if self._short else _names_in(text), edit)
-        return _mask_shapes(text)
+            return self._pairs(_mask_shapes(text))
+        return self._read(text, _DEEPEST_JSON, is_code="javascript" in content_type)
 
     def value(self, value: object, keep: frozenset[str] = frozenset()) -> object:
         """Dicts, lists, tuples, strings and bytes, all the way down; other things as they are.
@@ -389,6 +410,45 @@ class Redactor:
 
         return _edited(text, _PAIR.finditer(text), masked)
 
+    def _read(self, text: str, depth: int, is_code: bool = False) -> str:
+        spots = _spots(text)
+        if not (spots or self._short):
+            return text
+        if depth and _is_json(text):
+            return self._read_json(text, spots, depth - 1)
+        # Shapes go first: a name that holds one must look the same when it is read again.
+        text = _mask_shapes(text)
+        if "://" in text:
+            urls = _URL_REST.finditer(text)
+            text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
+        if "<" in text:
+            text = _ELEMENT.sub(_mask_named, _TAG.sub(_mask_tag, text))
+        if "form-data" in text:
+            text = _PART.sub(_mask_named, text)
+        # In source code `token=next()` is an assignment, and masking it would hide the program.
+        edit = self._mask_quoted if is_code else self._mask_value
+        return _edited(text, _NAME.finditer(text) if self._short else _names_in(text), edit)
+
+    def _read_json(self, text: str, spots: list[int], depth: int) -> str:
+        """Each string is read on its own, so that no mask reaches beyond its quotes."""
+
+        def masked(token: re.Match[str]) -> _Edit | None:
+            spot = bisect_left(spots, token.start())
+            if not self._short and (spot == len(spots) or spots[spot] >= token.end()):
+                return None
+            raw = token[1]
+            content: str = json.loads(f'"{raw}"') if "\\" in raw else raw
+            if token[2]:
+                return _mask_under(content, text, token.end())
+            record = _RECORD_VALUE.match(text, token.end())
+            if record and text.endswith(('"name":', '"name": '), 0, token.start()):
+                return _mask_under(content, text, record.end())
+            safe = MASK if content in self._short else self._read(content, depth)
+            quoted = json.dumps(safe, ensure_ascii="\\u" in raw or raw.isascii())
+            return None if safe == content else (token.start(), token.end(), quoted)
+
+        return _edited(text, _JSON_STRING.finditer(text), masked)
+
     def _mask_value(self, name: re.Match[str]) -> _Edit | None:
         """The value after a quoted key, a header's name, a bare key or a scheme."""
         text, start = name.string, name.end()
@@ -406,8 +466,8 @@ class Redactor:
     def _mask_quoted(self, name: re.Match[str]) -> _Edit | None:
         """JSON, also inside a JSON string, and the literals of Python and JavaScript."""
         key, mark, text, start = name["quoted"], name["mark"], name.string, name.end()
-        if key and is_secret_key(key):
-            return _mask_json_value(text, start, mark, numbers=not _is_count(key))
+        if key and (change := _mask_under(key, text, start, mark)):
+            return change
         if key and self._short and (opening := _OPENING_QUOTE.match(text, start)):
             end, _ = _string_end(text, opening.end(), opening[0])
             if text[opening.end() : end] in self._short:
@@ -453,7 +513,7 @@ class Redactor:
             if item and (is_record or is_secret_key(name)):
                 return MASK
             return self.url(item) if name.lower() in _URL_KEYS else self.text(item)
-        if is_secret_key(name) and name.lower() not in ("auth", "session"):
+        if is_secret_key(name) and not _is_holder(name):
             return _mask_leaves(item, depth - 1, numbers=not _is_count(name))
         return self._value(item, keep, depth - 1)
 
@@ -536,14 +596,16 @@ def _string_end(text: str, start: int, quote_mark: str) -> tuple[int, int]:
     return len(text), len(text)
 
 
-def _mask_json_value(text: str, start: int, quote_mark: str, numbers: bool) -> _Edit | None:
+def _mask_under(key: str, text: str, start: int, quote_mark: str = '"') -> _Edit | None:
     """Mask the string, number or container that starts here, also one that was cut off."""
+    if not is_secret_key(key):
+        return None
     if opening := _OPENING_QUOTE.match(text, start):
         end, _ = _string_end(text, opening.end(), opening[0])
         return (opening.end(), end, MASK) if end > opening.end() else None
-    if numbers and (number := _NUMBER.match(text, start)):
+    if not _is_count(key) and (number := _NUMBER.match(text, start)):
         return *number.span(), quote_mark + MASK + quote_mark
-    if text.startswith(("[", "{"), start):
+    if text.startswith(("[", "{"), start) and not _is_holder(key):
         return _mask_container(text, start, quote_mark)
     return None
 
@@ -576,7 +638,7 @@ def _mask_bare(key: str, sign: str, text: str, start: int) -> _Edit | None:
     if not is_secret_key(key):
         return None
     if _OPENING_QUOTE.match(text, start):
-        return _mask_json_value(text, start, '"', numbers=False)
+        return _mask_under(key, text, start)
     # After `=` anything is the value; after a colon it might be a sentence.
     if "=" not in sign and not _NO_MERE_WORD.match(text, start):
         return None

@@ -88,9 +88,7 @@ class Ring[T]:
         for seq in range(self._first, self._next):
             yield seq, self._at(seq)
 
-    def read(
-        self, cursor: int, limit: int, match: Callable[[T], bool] | None = None
-    ) -> Slice[T]:
+    def read(self, cursor: int, limit: int, match: Callable[[T], bool] | None = None) -> Slice[T]:
         """At most `limit` items from `cursor` on; the filter applies before the page is cut."""
         start = max(cursor, self._first)
         missed = max(0, self._first - max(cursor, self._cleared))

@@ -72,7 +72,9 @@ class Settings:
         "LOG_LEVEL",
         choices=("debug", "info", "warn", "error"),
     )
-    mcp_debug: bool = _setting(False, "Log at debug level, as the intercept spec has it", "MCP_DEBUG")
+    mcp_debug: bool = _setting(
+        False, "Log at debug level, as the intercept spec has it", "MCP_DEBUG"
+    )
     tools: tuple[str, ...] = _setting(
         GROUPS, "Groups of tools to serve", "PILOTHOUSE_TOOLS", choices=GROUPS
     )
@@ -83,7 +85,9 @@ class Settings:
         choices=("default", "full"),
     )
     output_schema: bool = _setting(
-        False, "Send outputSchema in tools/list, which costs a model tokens", "PILOTHOUSE_OUTPUT_SCHEMA"
+        False,
+        "Send outputSchema in tools/list, which costs a model tokens",
+        "PILOTHOUSE_OUTPUT_SCHEMA",
     )
     redact: tuple[str, ...] = _setting(
         (),
@@ -113,13 +117,22 @@ class Settings:
         short={"serve": "--host"},
     )
     http_port: int = _port(
-        4000, "HTTP port of the hub; 0 takes any free one", "PILOTHOUSE_HTTP_PORT", short={"serve": "--port"}
+        4000,
+        "HTTP port of the hub; 0 takes any free one",
+        "PILOTHOUSE_HTTP_PORT",
+        short={"serve": "--port"},
     )
     e2e_http_port: int = _port(
-        3000, "HTTP port of `pilothouse e2e` over HTTP", "PORT", short={"e2e": "--port"}, group="e2e"
+        3000,
+        "HTTP port of `pilothouse e2e` over HTTP",
+        "PORT",
+        short={"e2e": "--port"},
+        group="e2e",
     )
     public_url: str = _setting(
-        "", "URL by which clients reach this server, when it is not loopback", "PILOTHOUSE_PUBLIC_URL"
+        "",
+        "URL by which clients reach this server, when it is not loopback",
+        "PILOTHOUSE_PUBLIC_URL",
     )
     allowed_origins: tuple[str, ...] = _setting(
         (),
@@ -160,7 +173,11 @@ class Settings:
         group="observe",
     )
     cdp_port: int = _port(
-        9222, "The browser's debugging port", "CDP_PORT", short={"observe": "--port"}, group="observe"
+        9222,
+        "The browser's debugging port",
+        "CDP_PORT",
+        short={"observe": "--port"},
+        group="observe",
     )
     cdp_security_localonly: bool = _setting(
         True,
@@ -212,7 +229,12 @@ class Settings:
         group="e2e",
     )
     session_max_sec: int = _setting(
-        3600, "A session is ended at this age", "PILOTHOUSE_SESSION_MAX_SEC", unit="s", least=1, group="e2e"
+        3600,
+        "A session is ended at this age",
+        "PILOTHOUSE_SESSION_MAX_SEC",
+        unit="s",
+        least=1,
+        group="e2e",
     )
 
     # intercept
@@ -224,7 +246,10 @@ class Settings:
         group="intercept",
     )
     config_port: int = _port(
-        32349, "PacketProxyHub-compatible config endpoint", "PILOTHOUSE_CONFIG_PORT", group="intercept"
+        32349,
+        "PacketProxyHub-compatible config endpoint",
+        "PILOTHOUSE_CONFIG_PORT",
+        group="intercept",
     )
     rest_port: int = _port(
         32350, "REST API of the intercept group", "PILOTHOUSE_REST_PORT", group="intercept"
@@ -232,7 +257,10 @@ class Settings:
 
     # bookmarks
     bookmarks_port: int = _port(
-        8765, "WebSocket port of the Chrome extension", "PILOTHOUSE_BOOKMARKS_PORT", group="bookmarks"
+        8765,
+        "WebSocket port of the Chrome extension",
+        "PILOTHOUSE_BOOKMARKS_PORT",
+        group="bookmarks",
     )
 
     @property

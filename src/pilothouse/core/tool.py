@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints
 
 from pydantic import BaseModel
 
-from pilothouse.core.faults import Envelope, Fault
 from pilothouse.core.model import Result
 from pilothouse.core.schema import input_schema, output_schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+
+    from pilothouse.core.faults import Envelope, Fault
 
 type Effect = Literal["read", "write", "destroy"]
 type Profile = Literal["default", "full"]
@@ -23,7 +24,9 @@ type Profile = Literal["default", "full"]
 class Progress(Protocol):
     """Port of long calls: tells the client how far the work is. Costs nothing if nobody asked."""
 
-    async def __call__(self, done: float, total: float | None = None, message: str = "") -> None: ...
+    async def __call__(
+        self, done: float, total: float | None = None, message: str = ""
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

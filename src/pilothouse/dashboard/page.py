@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pilothouse import __version__
 from pilothouse.core.snippets import snippets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sized
-
     from pilothouse.core.registry import Registry
 
 
-class Facts(Protocol):
-    """What the page shows of a running house."""
-
-    registry: Registry
-    sessions: Sized
-    started_at: float
-    clock: object
-
-
-def status_page(house: Facts, url: str) -> tuple[str, str]:
-    """HTML and CSS of the page as it stands now."""
+def status_page(registry: Registry, *, sessions: int, uptime_sec: float, url: str) -> str:
+    """The page's HTML as things stand now; `CSS` is served beside it."""
     groups: dict[str, list[tuple[str, str]]] = {}
-    for tool in house.registry.tools.values():
+    for tool in registry.tools.values():
         groups.setdefault(tool.group.name, []).append((tool.name, tool.summary))
-    summaries = {tool.group.name: tool.group.summary for tool in house.registry.tools.values()}
-    uptime = int((house.clock() - house.started_at) / 1000)  # type: ignore[operator]
+    summaries = {tool.group.name: tool.group.summary for tool in registry.tools.values()}
     tools = "".join(_group(name, summaries[name], rows) for name, rows in groups.items())
     clients = "".join(
         f"<dt>{escape(name)}</dt><dd><code>{escape(line)}</code></dd>"
         for name, line in snippets(url).items()
     )
-    return (
-        _PAGE.format(
-            icon=ICON,
-            version=escape(__version__),
-            url=escape(url),
-            uptime=_span(uptime),
-            sessions=len(house.sessions),
-            count=len(house.registry.tools),
-            clients=clients,
-            tools=tools,
-        ),
-        CSS,
+    return _PAGE.format(
+        icon=ICON,
+        version=escape(__version__),
+        url=escape(url),
+        uptime=_span(int(uptime_sec)),
+        sessions=sessions,
+        count=len(registry.tools),
+        clients=clients,
+        tools=tools,
     )
 
 
@@ -55,13 +40,21 @@ def _group(name: str, summary: str, rows: list[tuple[str, str]]) -> str:
         f"<tr><th scope=row><code>{escape(tool)}</code></th><td>{escape(text)}</td></tr>"
         for tool, text in rows
     )
-    return f"<section><h3>{escape(name)}</h3><p>{escape(summary)}</p><table>{listed}</table></section>"
+    return (
+        f"<section><h3>{escape(name)}</h3><p>{escape(summary)}</p><table>{listed}</table></section>"
+    )
 
 
 def _span(seconds: int) -> str:
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes} min"
+        if hours
+        else f"{minutes} min {rest} s"
+        if minutes
+        else f"{rest} s"
+    )
 
 
 # A ship's wheel.

@@ -128,7 +128,11 @@ def _invalid(tool: Tool, error: ValidationError, raw: Mapping[str, Any]) -> Inva
         )
     expected = _expected(known.get(path[0], {})) if path else "an object"
     received = "nothing" if problem["type"] == "missing" else _short(problem["input"])
-    what = "is required" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")
+    what = (
+        "is required"
+        if problem["type"] == "missing"
+        else problem["msg"].removeprefix("Value error, ")
+    )
     return InvalidInput(
         f"{field or 'arguments'}: {what[0].lower() + what[1:]}",
         hint=f"call {tool.name} again with {path[0] if path else 'an object'} as {expected}",

@@ -64,7 +64,11 @@ class Limits:
     def __init__(self, settings: Settings) -> None:
         def per_minute(asked: int, default: int) -> RateLimit | None:
             number = asked if asked >= 0 else default if settings.production else 0
-            return RateLimit(number, 60.0, clock=time.monotonic, max_keys=1_000_000) if number else None
+            return (
+                RateLimit(number, 60.0, clock=time.monotonic, max_keys=1_000_000)
+                if number
+                else None
+            )
 
         self._calls = per_minute(settings.rate_calls_per_min, 100)
         self._sessions = per_minute(settings.rate_sessions_per_min, 10)
@@ -109,7 +113,9 @@ async def open_house(
 
         house = House(
             settings=settings,
-            registry=whole.served(settings.tools, "full" if settings.profile == "full" else "default"),
+            registry=whole.served(
+                settings.tools, "full" if settings.profile == "full" else "default"
+            ),
             sessions=Sessions(tasks, make_session),
             pusher=pusher,
             caller=Caller(redactor, metrics, log.of("calls")),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
-from collections import deque
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -22,12 +18,12 @@ from pilothouse import __version__
 from pilothouse.core import jsonrpc
 from pilothouse.server.auth import JwtVerifier, OAuthConfig, metadata_routes, protect
 from pilothouse.server.edge import Guard, SoundMessages
+from pilothouse.server.resume import RETRY_MS, ResumableSessions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mcp.server import Server
-    from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,13 +36,6 @@ SESSION_IDLE_S = 6 * 3600
 """A session's record is small and clients do not come back from a 404: keep it for hours."""
 MAX_SESSIONS = 1_000
 
-RETRY_MS = 500
-"""When a client whose stream broke should ask for the rest of it."""
-KEPT_STREAMS = 32
-KEPT_PER_STREAM = 64
-KEPT_CHARACTERS = 4 * 2**20
-"""What a session keeps for such a client; two screenshots fit, a session's whole past does not."""
-
 _PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none';"
@@ -58,15 +47,30 @@ _PAGE_HEADERS = {
 }
 
 
+@dataclass(frozen=True)
+class Pages:
+    """The pages for people, handed in by the dashboard."""
+
+    page: Callable[[str], str]
+    """HTML of the status page for the URL by which it was asked for."""
+    css: str
+
+    def html(self, request: Request) -> Response:
+        return HTMLResponse(self.page(str(request.base_url).rstrip("/")), headers=_PAGE_HEADERS)
+
+    def style(self, request: Request) -> Response:
+        return Response(self.css, media_type="text/css", headers=_PAGE_HEADERS)
+
+
 def http_app(
     house: House,
     server: Server[Any],
     doorkeeper: Doorkeeper,
     oauth: OAuthConfig | None,
-    page: Callable[[str], tuple[str, str]],
+    pages: Pages,
     base_url: str,
 ) -> ASGIApp:
-    """The ASGI application; `page` makes the status page's HTML and CSS for a base URL."""
+    """The ASGI application; `base_url` is how clients reach it."""
     managers = _Managers(server)
     endpoint: ASGIApp = SoundMessages(managers, house)
 
@@ -81,8 +85,8 @@ def http_app(
         *(Route(path, endpoint=_Endpoint(guarded(endpoint, path))) for path in MCP_PATHS),
         Route("/health", lambda request: JSONResponse(health(house))),
         Route("/metrics", endpoint=_Endpoint(guarded(_asgi(lambda _: _metrics(house))))),
-        Route("/", endpoint=_Endpoint(guarded(_asgi(lambda request: _page(request, page, 0))))),
-        Route("/style.css", lambda request: _page(request, page, 1)),
+        Route("/", endpoint=_Endpoint(guarded(_asgi(pages.html)))),
+        Route("/style.css", pages.style),
     ]
     if oauth is not None:
         for path in MCP_PATHS:
@@ -113,7 +117,7 @@ class _Managers:
 
     def __init__(self, server: Server[Any]) -> None:
         # Host, Origin and size are checked at our own edge, once for all routes.
-        self._stateful = _ResumableSessions(
+        self._stateful = ResumableSessions(
             server,
             max_request_body_size=jsonrpc.MAX_BYTES,
             session_idle_timeout=SESSION_IDLE_S,
@@ -142,89 +146,6 @@ class _Managers:
         )
         manager = self._stateless if alone else self._stateful
         await manager.handle_request(scope, receive, send)
-
-
-class _ResumableSessions(StreamableHTTPSessionManager):
-    """Gives each session its own store: the SDK names streams by request id, and every client
-    counts those from one, so a shared store would hand one session's answers to another."""
-
-    def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
-        self.event_store = RecentEvents()
-        return super()._admit_session(requestor)
-
-
-@dataclass
-class _Stream:
-    """The newest events of the answer to one request, or of the session's standing GET."""
-
-    number: int
-    events: deque[tuple[int, JSONRPCMessage | None]] = field(
-        default_factory=lambda: deque(maxlen=KEPT_PER_STREAM)
-    )
-    written: int = 0
-    size: int = 0
-    answered: bool = False
-
-
-_EVENT_ID = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
-"""A stream's number, from one on, and that of an event in it."""
-
-
-class RecentEvents(EventStore):
-    """What a 2025-era session was sent last, so that a broken connection loses no answer."""
-
-    def __init__(self) -> None:
-        self._streams: dict[str, _Stream] = {}
-        self._opened = 0
-
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        stream = self._streams.pop(stream_id, None)
-        if stream is None:
-            self._opened += 1
-            stream = _Stream(self._opened)
-        self._streams[stream_id] = stream  # now the newest
-        stream.written += 1
-        stream.events.append((stream.written, message))
-        if isinstance(message, JSONRPCResponse):
-            # Only results are large, and a stream has one.
-            stream.size = _characters(message.result)
-        stream.answered = isinstance(message, JSONRPCResponse | JSONRPCError)
-        self._make_room()
-        return f"{stream.number}-{stream.written}"
-
-    def _make_room(self) -> None:
-        older = [name for name in self._streams if name != GET_STREAM_KEY][:-1]
-        size = sum(stream.size for stream in self._streams.values())
-        for name in older:
-            if len(self._streams) <= KEPT_STREAMS and size <= KEPT_CHARACTERS:
-                return
-            size -= self._streams.pop(name).size
-
-    async def replay_events_after(
-        self, last_event_id: str, send_callback: EventCallback
-    ) -> str | None:
-        named = _EVENT_ID.fullmatch(last_event_id)
-        number, last = map(int, named.groups()) if named else (0, 0)
-        for name, stream in self._streams.items():
-            if stream.number != number:
-                continue
-            for written, message in list(stream.events):
-                if written > last and message is not None:
-                    await send_callback(EventMessage(message, f"{number}-{written}"))
-            # The SDK goes on with a stream that is named here; one that is over must end.
-            return name if name == GET_STREAM_KEY or not stream.answered else None
-        return None
-
-
-def _characters(value: Any) -> int:
-    """About how much memory a JSON value takes, without writing it out."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    if isinstance(value, list):
-        return sum(map(_characters, value))
-    return 8
 
 
 def _asgi(respond: Callable[[Request], Response]) -> ASGIApp:
@@ -262,13 +183,6 @@ def _metrics(house: House) -> Response:
     return Response(
         house.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8"
     )
-
-
-def _page(request: Request, page: Callable[[str], tuple[str, str]], which: int) -> Response:
-    text = page(str(request.base_url).rstrip("/"))[which]
-    if which:
-        return Response(text, media_type="text/css", headers=_PAGE_HEADERS)
-    return HTMLResponse(text, headers=_PAGE_HEADERS)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -39,21 +39,21 @@ class Log:
         return Log(component, self._level, self._redactor, self._stream)
 
     def debug(self, event: str, **details: Any) -> None:
-        self._write("debug", event, details)
+        self.write("debug", event, details)
 
     def info(self, event: str, **details: Any) -> None:
-        self._write("info", event, details)
+        self.write("info", event, details)
 
     def warn(self, event: str, **details: Any) -> None:
-        self._write("warn", event, details)
+        self.write("warn", event, details)
 
     def error(self, event: str, error: BaseException | None = None, **details: Any) -> None:
         if error is not None:
             details["error"] = f"{type(error).__name__}: {error}"
             details["traceback"] = "".join(traceback.format_exception(error))
-        self._write("error", event, details)
+        self.write("error", event, details)
 
-    def _write(self, level: str, event: str, details: dict[str, Any]) -> None:
+    def write(self, level: str, event: str, details: dict[str, Any]) -> None:
         if LEVELS[level] < self._least:
             return
         line: dict[str, Any] = {
@@ -85,11 +85,15 @@ class LibraryLogs(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = next((n for n in reversed(LEVELS) if record.levelno >= LEVELS[n]), "debug")
+        level = max(
+            (n for n in LEVELS if LEVELS[n] <= record.levelno),
+            key=LEVELS.__getitem__,
+            default="debug",
+        )
         details: dict[str, Any] = {"message": record.getMessage()}
         if record.exc_info and record.exc_info[1] is not None:
             details["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
-        getattr(self._log.of(record.name), "_write")(level, "library", details)  # noqa: B009
+        self._log.of(record.name).write(level, "library", details)
 
 
 def adopt_library_logs(log: Log, level: str) -> None:

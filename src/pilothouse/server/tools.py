@@ -48,7 +48,9 @@ class Status(Result):
 
     def tell(self, story: Story) -> None:
         served = ", ".join(f"{group.name} ({group.tools})" for group in self.groups)
-        story.say(f"Pilothouse {self.version}, up {self.uptime_sec:.0f} s, {self.sessions} session(s).")
+        story.say(
+            f"Pilothouse {self.version}, up {self.uptime_sec:.0f} s, {self.sessions} session(s)."
+        )
         story.say(f"Serving, profile {self.profile}: {served}.")
         kept = ", ".join(f"{number} {source}" for source, number in self.events.items())
         story.say(f"This session has kept {kept or 'no'} events.")
@@ -99,7 +101,9 @@ async def timeline(session: Session) -> str:
         }
         for moment in reading.moments
     ]
-    return visible_json({"cursor": reading.cursor, "events": events, "dropped": session.timeline.dropped()})
+    return visible_json(
+        {"cursor": reading.cursor, "events": events, "dropped": session.timeline.dropped()}
+    )
 
 
 TOOLS = (status,)

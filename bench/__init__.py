@@ -1,0 +1,1 @@
+"""Benchmarks of Pilothouse, each measured beside its peers in one run (`make bench`)."""

@@ -1,0 +1,132 @@
+"""Who takes part: the commands of Pilothouse and its peers, and where they are run.
+
+The npm peers are installed from the pinned `bench/package-lock.json` into the ignored folder
+`.peers/`, before anything is timed. They are started as `node cli.js`, never through npx, which
+would add its own process and its own start-up time.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.wire import StdioServer
+
+PILOTHOUSE = "pilothouse"
+BARE_SDK = "mcp SDK, bare"
+PLAYWRIGHT = "@playwright/mcp"
+DEVTOOLS = "chrome-devtools-mcp"
+
+_BENCH = Path(__file__).resolve().parents[1]
+_PEERS = _BENCH.parent / ".peers"
+_NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
+
+# Headless and isolated is how an agent's machine runs them, and keeps them off the user's profile.
+# Usage statistics would start a second, detached process that reports to the network.
+_NPM_CLI = {
+    PLAYWRIGHT: ("cli.js", "--headless", "--isolated"),
+    DEVTOOLS: (
+        "build/src/bin/chrome-devtools-mcp.js",
+        "--headless",
+        "--isolated",
+        "--no-usage-statistics",
+    ),
+}
+
+
+class PeerUnavailable(Exception):
+    """A contender cannot be started here; the message says what would help."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """An empty working directory and a clean environment, the same for every contender."""
+
+    folder: Path
+
+    def start(self, contender: str, *flags: str) -> StdioServer:
+        argv = (*command(contender), *flags)
+        return StdioServer(argv, env=self._environment(), cwd=self.folder)
+
+    def _environment(self) -> dict[str, str]:
+        # PYTHON* must not decide the outcome: PYTHONDONTWRITEBYTECODE would keep the warm-up from
+        # leaving bytecode behind, PYTHONPATH could load other code than the installed one.
+        ours = ("PYTHON", "NODE_", "PILOTHOUSE_", "CHROME_DEVTOOLS_MCP_", "PLAYWRIGHT_MCP_")
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+        return inherited | {
+            "PILOTHOUSE_HOME": str(self.folder / "home"),
+            "CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1",
+        }
+
+
+@contextmanager
+def open_workshop() -> Iterator[Workshop]:
+    with TemporaryDirectory(prefix="pilothouse-bench-") as folder:
+        yield Workshop(Path(folder))
+
+
+def command(contender: str) -> tuple[str, ...]:
+    """The command that serves `contender` on stdio, installing an npm peer if need be."""
+    if contender == PILOTHOUSE:
+        installed = Path(sys.prefix) / "bin" / "pilothouse"
+        if not installed.exists():
+            raise PeerUnavailable(f"{installed} is missing: run `make setup`")
+        return (str(installed),)
+    if contender == BARE_SDK:
+        return (sys.executable, str(_BENCH / "peers" / "bare_sdk.py"))
+    script, *flags = _NPM_CLI[contender]
+    return (_executable("node"), str(_installed_npm_peers() / contender / script), *flags)
+
+
+def version(contender: str) -> str:
+    """The exact version measured; 'not installed' for an npm peer no row has asked for."""
+    if contender in _NPM_CLI:
+        manifest = _PEERS / "node_modules" / contender / "package.json"
+        if not manifest.exists():
+            return "not installed"
+        return str(json.loads(manifest.read_text())["version"])
+    distribution = "mcp" if contender == BARE_SDK else contender
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def _installed_npm_peers() -> Path:
+    """The peers' node_modules folder, made to match the lock file."""
+    modules = _PEERS / "node_modules"
+    lock = "package-lock.json"
+    # npm writes this file last, so its presence means that an installation went through.
+    finished = (modules / ".package-lock.json").exists()
+    if finished and (_PEERS / lock).read_bytes() == (_BENCH / lock).read_bytes():
+        return modules
+    _PEERS.mkdir(exist_ok=True)
+    (modules / ".package-lock.json").unlink(missing_ok=True)
+    for name in _NPM_FILES:
+        shutil.copyfile(_BENCH / name, _PEERS / name)
+    install = subprocess.run(
+        [_executable("npm"), "ci", "--ignore-scripts"],
+        cwd=_PEERS,
+        capture_output=True,
+        text=True,
+    )
+    if install.returncode != 0:
+        said = install.stderr.strip()[-600:]
+        raise PeerUnavailable(f"`npm ci --ignore-scripts` in {_PEERS} failed:\n{said}")
+    return modules
+
+
+def _executable(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise PeerUnavailable(f"{name} is not on PATH: install Node.js 20.19 or newer")
+    return found
