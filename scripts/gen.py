@@ -133,7 +133,9 @@ def settings_page() -> str:
 
 def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     for sub in kind.__subclasses__():
-        yield sub
+        # A class with slots is made anew from the one that was written; that one lingers.
+        if getattr(sys.modules[sub.__module__], sub.__name__, None) is sub:
+            yield sub
         yield from _subclasses(sub)
 
 

@@ -208,7 +208,7 @@ async def _http(
         uptime = (house.clock() - house.started_at) / 1000
         return status_page(house.registry, sessions=len(house.sessions), uptime_sec=uptime, url=url)
 
-    doorkeeper = Doorkeeper(settings.public_url, frozenset(settings.allowed_origins))
+    doorkeeper = Doorkeeper(settings.public_url, settings.allowed_origins)
     async with open_house(parts, settings, redactor, log) as house:
         server = build_server(house)
         if extend is not None:

@@ -63,7 +63,7 @@ class Fault(Exception):
             if self.hint:
                 data["hint"] = self.hint
             return {"code": self.number, "message": self.message, "data": {**data, **facts}}
-        error: dict[str, object] = {"type": self.code, "message": self.message, **facts}
+        error: dict[str, object] = {**facts, "type": self.code, "message": self.message}
         if self.hint:
             error["suggestion"] = self.hint
         return {**error, **(context or {})}

@@ -8,6 +8,7 @@ text is JSON, and characters that are invisible or turn text round are shown as 
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -33,7 +34,22 @@ def _escape(match: re.Match[str]) -> str:
 
 def visible_json(value: Any) -> str:
     """JSON whose invisible and direction-turning characters stand as escapes; it parses back."""
-    return _UNSEEN.sub(_escape, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    return _UNSEEN.sub(_escape, text)
+
+
+def _finite(value: Any) -> Any:
+    """The same value with null for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value
 
 
 def without_lone_surrogates(value: Any) -> Any:
@@ -42,7 +58,7 @@ def without_lone_surrogates(value: Any) -> Any:
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
         return {without_lone_surrogates(k): without_lone_surrogates(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [without_lone_surrogates(item) for item in value]
     return value
 

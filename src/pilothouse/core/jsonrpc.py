@@ -7,6 +7,7 @@ where two parsers differ one of them can be fooled: so the odd cases are refused
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,13 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return number
+
+
 def parse(raw: bytes) -> dict[str, Any] | Refusal:
     """One message, or the reason why it is none."""
     if len(raw) > MAX_BYTES:
@@ -60,7 +68,9 @@ def parse(raw: bytes) -> dict[str, Any] | Refusal:
     except UnicodeDecodeError as error:
         return Refusal(PARSE_ERROR, f"not UTF-8 at byte {error.start}")
     try:
-        message = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        message = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
+        )
     except _Duplicate as error:
         return Refusal(INVALID_REQUEST, f"key {str(error)[:80]!r} stands twice in one object")
     except RecursionError:
@@ -78,7 +88,8 @@ def _checked(message: dict[str, Any]) -> dict[str, Any] | Refusal:
     if "id" in message:
         wrong = _wrong_id(message["id"])
         # A response to a request that could not be read has the id null.
-        if wrong and not (message["id"] is None and "error" in message):
+        answered = "error" in message and "method" not in message
+        if wrong and not (message["id"] is None and answered):
             return Refusal(INVALID_REQUEST, f"id is {wrong}; use a string or a whole number")
     sound_id = message.get("id")
     if message.get("jsonrpc") != "2.0":

@@ -9,40 +9,53 @@ because that is where the apps under test live.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
-_ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)", re.IGNORECASE)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FLAGS = re.IGNORECASE | re.ASCII  # without ASCII, U+017F would match the s of localhost
+_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?", _FLAGS)
+_ORIGIN = re.compile(r"(https?)://([^/?#@\\\s]+)", _FLAGS)
 _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
-@dataclass(frozen=True, slots=True)
+def _site(scheme: str, authority: str) -> tuple[str, str]:
+    """Scheme and authority in one spelling: lower case, without the scheme's own port."""
+    scheme = scheme.lower()
+    return scheme, authority.lower().removesuffix(_DEFAULT_PORT.get(scheme, ""))
+
+
+def _parsed(origin: str) -> tuple[str, str] | None:
+    found = _ORIGIN.fullmatch(origin)
+    return None if found is None else _site(found.group(1), found.group(2))
+
+
 class Doorkeeper:
     """Judges the Host and Origin headers of one server."""
 
-    public_url: str = ""
-    extra_origins: frozenset[str] = frozenset()
+    def __init__(self, public_url: str = "", extra_origins: Iterable[str] = ()) -> None:
+        public = urlsplit(public_url)
+        self._public = _site(public.scheme, public.netloc)
+        self._extra = {_parsed(origin) for origin in extra_origins} - {None}
 
     def admits_host(self, host: str | None) -> bool:
         if not host:
             return False
-        return bool(_LOCAL.fullmatch(host)) or host.lower() == urlsplit(self.public_url).netloc
+        scheme, authority = self._public
+        return bool(_LOCAL.fullmatch(host)) or (
+            bool(authority) and _site(scheme, host)[1] == authority
+        )
 
     def admits_origin(self, origin: str | None, host: str) -> bool:
         """No Origin is fine: then it is no browser's cross-site request."""
         if origin is None:
             return True
-        if origin.lower() in self.extra_origins:
-            return True
-        found = _ORIGIN.fullmatch(origin)
-        if found is None:
+        site = _parsed(origin)
+        if site is None:
             return False
-        scheme, authority = found.group(1).lower(), found.group(2).lower()
-        public = urlsplit(self.public_url)
-        if public.netloc and authority == public.netloc:
-            return scheme == public.scheme
-        ours = host.lower()
-        return bool(_LOCAL.fullmatch(authority)) and authority.removesuffix(
-            _DEFAULT_PORT[scheme]
-        ) == ours.removesuffix(_DEFAULT_PORT[scheme])
+        if site in self._extra or (self._public[1] and site == self._public):
+            return True
+        scheme, authority = site
+        return bool(_LOCAL.fullmatch(authority)) and _site(scheme, host)[1] == authority

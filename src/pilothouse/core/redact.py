@@ -8,23 +8,36 @@ text from a hostile page cannot stall the event loop. Masking twice changes noth
 
 import json
 import re
-from base64 import b64decode
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Protocol, overload
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-MASK = "[redacted]"
+from pilothouse.core.secret_names import (
+    URL_KEYS,
+    header_rule,
+    is_count,
+    is_holder,
+    is_secret_key,
+    is_secret_query_key,
+)
+from pilothouse.core.secret_shapes import (
+    KNOWN_SCHEMES,
+    MASK,
+    SHAPE_HINTS,
+    Edit,
+    mask_scheme,
+    mask_shapes,
+)
+
 # Brackets in the userinfo part make URL parsers stumble; this decodes to the same word.
 _MASK_IN_USERINFO = quote(MASK, safe="")
 _SHORTEST_ANYWHERE = 4  # a shorter secret would black out half of every text
 _DEEPEST = 100
 _DEEPEST_JSON = 4  # JSON in strings of JSON
 
-type _Edit = tuple[int, int, str]
-type _Editor = Callable[[re.Match[str]], _Edit | None]
+type _Editor = Callable[[re.Match[str]], Edit | None]
 
 
 class Pattern(Protocol):
@@ -34,172 +47,13 @@ class Pattern(Protocol):
     def sub(self, repl: Any, text: str, /) -> str: ...
 
 
-# Names: which header, query key or JSON key says that its value is secret
-
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET_WORDS = frozenset(
-    "authorization bearer credential credentials csrf cvc cvv jwt otp passcode passphrase passwd "
-    "password passwords pwd secret secrets sessid sid token tokens totp xsrf".split()
-)
-_SECRET_ENDINGS = ("token", "secret", "password", "passwd", "apikey", "sessid", "passphrase")
-_SECRET_COMPOUNDS = re.compile(
-    r"(?:api|access|account|auth|encryption|license|master|private|secret|session|shared|signing"
-    r"|storage|subscription)key|sessionid|samlre(?:sponse|quest)|(?:access|api|auth|refresh)token"
-    r"|csrf|xsrf|clientsecret|codeverifier|authcode"
-)
-# "token_type" and "passwordLength" speak about a secret; they hold none.
-_ABOUT_A_SECRET = frozenset(
-    "count enabled endpoint expires expiry expiration field hint label length lifetime limit name "
-    "policy required size strength supported timeout ttl type types uri url usage".split()
-)
-_SECRET_ALONE = frozenset("auth cookie cookies pass pw session setcookie".split())
-_SECRET_IN_QUERY = frozenset("assertion code hmac key ticket".split())
-_SECRET_IN_HEADER = re.compile(
-    r"token|secret|passw|api-?key|access-?key|session|credential|jwt|csrf|xsrf|signature"
-    r"|(?:subscription|functions|rapidapi|auth|account|master)-key|\bauth\b|authorization"
-)
-_URL_HEADERS = ":path content-location location origin referer refresh".split()
-# On almost every message and never secret, so their values are not searched.
-_PLAIN_HEADERS = (
-    ":authority :method :scheme :status accept accept-encoding accept-language accept-ranges age "
-    "access-control-allow-credentials access-control-allow-headers access-control-allow-methods "
-    "access-control-allow-origin allow alt-svc cache-control connection content-encoding "
-    "content-length content-security-policy content-type date etag expires host "
-    "if-modified-since if-none-match keep-alive last-modified pragma priority sec-ch-ua "
-    "sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode sec-fetch-site "
-    "sec-fetch-user sec-websocket-accept sec-websocket-extensions sec-websocket-key "
-    "sec-websocket-version server strict-transport-security transfer-encoding upgrade "
-    "upgrade-insecure-requests user-agent vary via x-content-type-options x-frame-options"
-).split()
-_URL_KEYS = frozenset("href location path query referer referrer uri url".split())
-
-type _HeaderRule = Literal["credentials", "cookie", "set-cookie", "secret", "url", "plain", "other"]
-_HEADER_RULES: dict[str, _HeaderRule] = {
-    **dict.fromkeys(_PLAIN_HEADERS, "plain"),
-    **dict.fromkeys(_URL_HEADERS, "url"),
-    "authorization": "credentials",
-    "proxy-authorization": "credentials",
-    "cookie": "cookie",
-    "set-cookie": "set-cookie",
-}
-
-
-@lru_cache(maxsize=4096)
-def _header_rule(name: str) -> _HeaderRule:
-    name = name.lower().replace("_", "-")
-    return _HEADER_RULES.get(name) or ("secret" if _SECRET_IN_HEADER.search(name) else "other")
-
-
-@lru_cache(maxsize=4096)
-def is_secret_key(key: str) -> bool:
-    """Whether a JSON key, form field or variable of this name holds a secret."""
-    words = [word.lower() for word in _WORDS.findall(key)]
-    if not words or words[-1] in _ABOUT_A_SECRET:
-        return False
-    joined = "".join(words)
-    return (
-        not _SECRET_WORDS.isdisjoint(words)
-        or joined in _SECRET_ALONE
-        or any(word.endswith(_SECRET_ENDINGS) for word in words)
-        or _SECRET_COMPOUNDS.search(joined) is not None
-    )
-
-
-@lru_cache(maxsize=4096)
-def _is_secret_query_key(key: str) -> bool:
-    """In a query `code` and `key` are credentials; elsewhere they are error codes and keys."""
-    key = unquote_plus(key)
-    words = [word.lower() for word in _WORDS.findall(key)]
-    is_signature = bool(words) and words[-1] in ("sig", "signature")
-    return is_signature or "".join(words) in _SECRET_IN_QUERY or is_secret_key(key)
-
-
-def _is_count(key: str) -> bool:
-    return "tokens" in key.lower()  # a number under "max_tokens" is no secret
-
-
-def _is_holder(key: str) -> bool:
-    return key.lower() in ("auth", "session")  # an object there has keys that speak for themselves
-
-
-# Shapes: what is secret wherever it stands. The hints are looked for first, since most text has
-# none of them and `in` is much faster than an expression.
-
-_SHAPE_HINTS = tuple(
-    "eyJ AKIA ASIA ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xox xapp- hooks.slack _live_ _test_ "
-    "whsec_ AIza ya29. GOCSPX- sk- npm_ pypi- hf_ SG. dop_v1_ shpat_ hvs. PRIVATE :AA".split()
-)
-_SHAPES = re.compile(
-    r"""
-    (?P<jwt>eyJ[\w-]*+(?:\.[\w-]++)*+)
-    | (?P<pem>-----BEGIN\ [A-Z0-9 ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----)
-      (?:[^-"'<]|-(?!----))*+
-    | (?:AKIA|ASIA)[0-9A-Z]{16}
-    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{20,}
-    | xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}
-    | (?<=hooks\.slack\.com/services/)[\w/-]{16,}
-    | [sr]k_(?:live|test)_\w{10,} | whsec_[A-Za-z0-9+/=]{16,}
-    | AIza[\w-]{30,} | ya29\.[\w-]{20,} | GOCSPX-[\w-]{20,}
-    | (?<![A-Za-z0-9\]])(?P<sk>sk-[\w-]{16,})
-    | npm_[A-Za-z0-9]{30,} | pypi-AgE[\w-]{20,} | hf_[A-Za-z0-9]{30,}
-    | SG\.[\w-]{16,64}\.[\w-]{16,} | dop_v1_[0-9a-f]{32,} | shpat_[0-9A-Fa-f]{32,}
-    | hvs\.[\w-]{20,} | \d{8,10}:AA[\w-]{30,}
-    """,
-    re.VERBOSE | re.ASCII,
-)
-_KNOWN_SCHEMES = frozenset(
-    "apikey aws4-hmac-sha256 basic bearer digest dpop hawk hmac negotiate ntlm oauth token".split()
-)
-
-
-def _mask_shapes(text: str) -> str:
-    if any(hint in text for hint in _SHAPE_HINTS):
-        return _SHAPES.sub(_mask_shape, text)
-    return text
-
-
-def _mask_shape(match: re.Match[str]) -> str:
-    found = match[0]
-    if match["jwt"] is not None:
-        # The pattern takes any run after "eyJ", so that a run without dots is read only once.
-        return MASK if "." in found[10:] else found
-    if match["pem"] is not None:
-        return match["pem"] + MASK
-    if match["sk"] is not None and not any(char.isdigit() for char in found):
-        return found  # a CSS class such as sk-loading-indicator
-    return MASK
-
-
-def _mask_scheme(scheme: str, text: str, start: int) -> _Edit | None:
-    token = _TOKEN.match(text, start)
-    if token is None:
-        return None
-    word = token[0]
-    # Prose ("Bearer authentication") and parameters (Bearer realm="...") are short, so that
-    # whatever is read in vain is short as well.
-    if len(word) < 64 and text.startswith('"', token.end()):
-        return None
-    if scheme.lower() == "basic":
-        is_secret = len(word) > 1000 or _is_user_and_password(unquote(word))
-    else:
-        is_secret = len(word) >= 20 or not re.fullmatch(r"[a-z]+\.?", word)
-    return (*token.span(), MASK) if is_secret else None
-
-
-def _is_user_and_password(token: str) -> bool:
-    try:
-        return b":" in b64decode(token + "=" * (-len(token) % 4), validate=True)
-    except ValueError:
-        return False
-
-
 # Places: a name and its value inside a text
 
 # Text is read closely only near one of these, so that most of it costs a few searches.
 _HINTS = (
     *"token secret passw passphrase passcode pwd auth cred csrf xsrf jwt otp key session sessid "
     "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature ://".split(),
-    *(hint.lower() for hint in _SHAPE_HINTS),
+    *(hint.lower() for hint in SHAPE_HINTS),
 )
 _NEAR = 256
 # A quoted key (or the record {"name": KEY, "value": ...} of HAR files), a header at the start of
@@ -215,7 +69,6 @@ _NAME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _HEADER_VALUE = re.compile(r"""[^\r\n'"]++""")
-_TOKEN = re.compile(r"[\w.~+/%-]{4,}+=*+", re.ASCII)
 _BARE_VALUE = re.compile(r"""[^&\s"'<>;\\]++""")
 _NO_MERE_WORD = re.compile(r"""(?=[^&\s"'<>;\\]{6})[^&\s"'<>;\\\d]{0,64}\d""")
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:\s*+)?')
@@ -331,7 +184,7 @@ class Redactor:
         """One header's value; scheme, cookie names and cookie attributes stay readable."""
         if self.reveal or not value:
             return value
-        match _header_rule(name):
+        match header_rule(name):
             case "plain":
                 return self._taught(value)
             case "other":
@@ -344,14 +197,14 @@ class Redactor:
                 return self._taught("\n".join(map(_mask_set_cookie, value.split("\n"))))
             case "credentials":
                 scheme, space, rest = value.partition(" ")
-                is_known = rest and scheme.lower() in _KNOWN_SCHEMES
+                is_known = rest and scheme.lower() in KNOWN_SCHEMES
                 return f"{scheme}{space}{MASK}" if is_known else MASK
             case "secret":
                 return MASK
 
     def url(self, url: str) -> str:
         """The URL with its password and the secret values of query and fragment masked."""
-        return url if self.reveal else self._url_parts(_mask_shapes(self._taught(url)))
+        return url if self.reveal else self._url_parts(mask_shapes(self._taught(url)))
 
     def text(self, text: str, content_type: str = "") -> str:
         """Bodies, log lines, console messages: JSON stays valid, and all else as it was."""
@@ -360,7 +213,7 @@ class Redactor:
         text = self._taught(text)
         content_type = content_type.lower()
         if "form-urlencoded" in content_type:
-            return self._pairs(_mask_shapes(text))
+            return self._pairs(mask_shapes(text))
         return self._read(text, _DEEPEST_JSON, is_code="javascript" in content_type)
 
     def value(self, value: object, keep: frozenset[str] = frozenset()) -> object:
@@ -390,12 +243,12 @@ class Redactor:
     def _pairs(self, text: str, depth: int = 2) -> str:
         """Mask the secret values of `key=value` pairs, as in a query, a fragment or a form."""
         has_nested_url = depth > 0 and any(mark in text for mark in ("%3D", "%3d", "%40"))
-        has_secret = any(map(_is_secret_query_key, _PAIR_KEYS.findall(text)))
+        has_secret = any(map(is_secret_query_key, _PAIR_KEYS.findall(text)))
         if not (has_secret or has_nested_url or self._short):
             return text
 
-        def masked(pair: re.Match[str]) -> _Edit | None:
-            if _is_secret_query_key(pair[2]):
+        def masked(pair: re.Match[str]) -> Edit | None:
+            if is_secret_query_key(pair[2]):
                 # A password may have a question mark; a session id in the path ends before one.
                 value = (_PATH_VALUE if pair[1] == ";" else _SECRET_VALUE).match(text, pair.end())
                 return (*value.span(), MASK) if value else None
@@ -417,7 +270,7 @@ class Redactor:
         if depth and _is_json(text):
             return self._read_json(text, spots, depth - 1)
         # Shapes go first: a name that holds one must look the same when it is read again.
-        text = _mask_shapes(text)
+        text = mask_shapes(text)
         if "://" in text:
             urls = _URL_REST.finditer(text)
             text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
@@ -432,7 +285,7 @@ class Redactor:
     def _read_json(self, text: str, spots: list[int], depth: int) -> str:
         """Each string is read on its own, so that no mask reaches beyond its quotes."""
 
-        def masked(token: re.Match[str]) -> _Edit | None:
+        def masked(token: re.Match[str]) -> Edit | None:
             spot = bisect_left(spots, token.start())
             if not self._short and (spot == len(spots) or spots[spot] >= token.end()):
                 return None
@@ -449,21 +302,21 @@ class Redactor:
 
         return _edited(text, _JSON_STRING.finditer(text), masked)
 
-    def _mask_value(self, name: re.Match[str]) -> _Edit | None:
+    def _mask_value(self, name: re.Match[str]) -> Edit | None:
         """The value after a quoted key, a header's name, a bare key or a scheme."""
         text, start = name.string, name.end()
         if name["quoted"]:
             return self._mask_quoted(name)
         if name["scheme"]:
-            return _mask_scheme(name["scheme"], text, start)
+            return mask_scheme(name["scheme"], text, start)
         header = name["header"] or ""
         is_header = "-" in header or header.lower() in ("authorization", "cookie", "location")
-        if is_header and _header_rule(header) not in ("plain", "other"):
+        if is_header and header_rule(header) not in ("plain", "other"):
             value = _HEADER_VALUE.match(text, start)
             return (*value.span(), self.header(header, value[0])) if value else None
         return _mask_bare(name["bare"] or header, name["sign"] or ":", text, start)
 
-    def _mask_quoted(self, name: re.Match[str]) -> _Edit | None:
+    def _mask_quoted(self, name: re.Match[str]) -> Edit | None:
         """JSON, also inside a JSON string, and the literals of Python and JavaScript."""
         key, mark, text, start = name["quoted"], name["mark"], name.string, name.end()
         if key and (change := _mask_under(key, text, start, mark)):
@@ -506,15 +359,15 @@ class Redactor:
         if not isinstance(name, str) or name in keep:
             return self._value(item, keep, depth - 1)
         if isinstance(item, str):
-            rule = _header_rule(name)
+            rule = header_rule(name)
             if rule in ("credentials", "cookie", "set-cookie"):
                 return self.header(name, item)
-            is_record = key == "value" and (rule == "secret" or _is_secret_query_key(name))
+            is_record = key == "value" and (rule == "secret" or is_secret_query_key(name))
             if item and (is_record or is_secret_key(name)):
                 return MASK
-            return self.url(item) if name.lower() in _URL_KEYS else self.text(item)
-        if is_secret_key(name) and not _is_holder(name):
-            return _mask_leaves(item, depth - 1, numbers=not _is_count(name))
+            return self.url(item) if name.lower() in URL_KEYS else self.text(item)
+        if is_secret_key(name) and not is_holder(name):
+            return _mask_leaves(item, depth - 1, numbers=not is_count(name))
         return self._value(item, keep, depth - 1)
 
 
@@ -596,21 +449,21 @@ def _string_end(text: str, start: int, quote_mark: str) -> tuple[int, int]:
     return len(text), len(text)
 
 
-def _mask_under(key: str, text: str, start: int, quote_mark: str = '"') -> _Edit | None:
+def _mask_under(key: str, text: str, start: int, quote_mark: str = '"') -> Edit | None:
     """Mask the string, number or container that starts here, also one that was cut off."""
     if not is_secret_key(key):
         return None
     if opening := _OPENING_QUOTE.match(text, start):
         end, _ = _string_end(text, opening.end(), opening[0])
         return (opening.end(), end, MASK) if end > opening.end() else None
-    if not _is_count(key) and (number := _NUMBER.match(text, start)):
+    if not is_count(key) and (number := _NUMBER.match(text, start)):
         return *number.span(), quote_mark + MASK + quote_mark
-    if text.startswith(("[", "{"), start) and not _is_holder(key):
+    if text.startswith(("[", "{"), start) and not is_holder(key):
         return _mask_container(text, start, quote_mark)
     return None
 
 
-def _mask_container(text: str, start: int, quote_mark: str) -> _Edit:
+def _mask_container(text: str, start: int, quote_mark: str) -> Edit:
     out: list[str] = []
     done, position, depth = start, start, 0
     while found := _IN_CONTAINER.search(text, position):
@@ -633,7 +486,7 @@ def _mask_container(text: str, start: int, quote_mark: str) -> _Edit:
     return start, position, "".join((*out, text[done:position]))
 
 
-def _mask_bare(key: str, sign: str, text: str, start: int) -> _Edit | None:
+def _mask_bare(key: str, sign: str, text: str, start: int) -> Edit | None:
     """`DB_PASSWORD=...`, `token: "..."`: keys without quotes, as in logs, YAML and code."""
     if not is_secret_key(key):
         return None

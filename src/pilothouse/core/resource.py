@@ -65,6 +65,9 @@ def resource(
         if missing:
             raise TypeError(f"{reader.__name__} takes no {', '.join(sorted(missing))}")
         hints = get_type_hints(reader)
+        untyped = [name for name in names if name not in hints]
+        if untyped:
+            raise TypeError(f"{reader.__name__}: {', '.join(untyped)} needs a type")
         return Resource(
             uri=uri,
             name=reader.__name__,

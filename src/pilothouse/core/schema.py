@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
+_VALUES = frozenset({"default", "examples", "const", "enum"})
+"""Keywords whose value is data, not a schema."""
+
+
 class _Plain(GenerateJsonSchema):
     """An optional argument is one that may be left out, not one that may be null."""
 
@@ -47,7 +51,9 @@ def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
             beside = {key: value for key, value in node.items() if key != "$ref"}
             return walk({**target, **beside})
         return {
-            key: walk(value, names=not names and key == "properties")
+            key: value
+            if not names and key in _VALUES
+            else walk(value, names=not names and key == "properties")
             for key, value in node.items()
             if names or not (key == "title" and isinstance(value, str))
         }

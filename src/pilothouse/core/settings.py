@@ -372,7 +372,7 @@ def resolve(given: Mapping[str, Any], environment: Mapping[str, str]) -> Setting
             # ALLOWED_HOSTS allows no host at all.
             if text is None or (text == "" and setting.default is not None):
                 continue
-            if variable == "NODE_ENV" and text not in setting.about.choices:
+            if variable == "NODE_ENV" and text.strip().lower() not in setting.about.choices:
                 continue  # other tools give it values of their own, such as "test"
             values[setting.name] = setting.parse(text, variable)
             break

@@ -60,7 +60,7 @@ class Timeline:
     def __init__(self, capacities: Mapping[str, int] | None = None) -> None:
         self._capacities = dict(capacities or {})
         self._rings: dict[str, Ring[Event]] = {}
-        self._listeners: list[Callable[[Event], None]] = []
+        self._listeners: dict[object, Callable[[Event], None]] = {}
 
     def ring(self, source: str) -> Ring[Event]:
         """The ring of a source, made on first use."""
@@ -73,14 +73,20 @@ class Timeline:
     def emit(self, event: Event) -> int:
         """Keep an event and return its seq in its source's ring."""
         seq = self.ring(event.source).append(event, event.at)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners.values()):
             listener(event)
         return seq
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` after each event, until the returned function is called."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        # Its own token, so that one function may listen twice and each stops by itself.
+        token = object()
+        self._listeners[token] = listener
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
 
     def __iter__(self) -> Iterator[Moment]:
         """Everything kept, in the order in which it happened."""

@@ -132,6 +132,9 @@ def tool(
                 raise TypeError(f"{function}: argument {name} needs a description")
         if bare and bare not in result.model_fields:
             raise TypeError(f"{function}: its result has no field {bare}")
+        untyped = [name for name in names if name not in hints]
+        if untyped:
+            raise TypeError(f"{function}: port {', '.join(untyped)} needs a type")
         return Tool(
             name=_camel(function) if group.camel else function,
             group=group,

@@ -54,8 +54,9 @@ class Caller:
         else:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
+            # Told at its end, like every event: a ring is read in the order in which it grew.
             session.timeline.emit(
-                ToolInvoked(at=started, tool=tool.name, duration_ms=round(took, 3))
+                ToolInvoked(at=session.clock(), tool=tool.name, duration_ms=round(took, 3))
             )
         finally:
             session.running_calls -= 1
@@ -71,7 +72,7 @@ class Caller:
         shown = self._redactor.text(fault.message)
         session.timeline.emit(
             ToolInvocationFailed(
-                at=started,
+                at=session.clock(),
                 tool=tool.name,
                 duration_ms=round(took, 3),
                 code=fault.code,

@@ -64,11 +64,7 @@ class Limits:
     def __init__(self, settings: Settings) -> None:
         def per_minute(asked: int, default: int) -> RateLimit | None:
             number = asked if asked >= 0 else default if settings.production else 0
-            return (
-                RateLimit(number, 60.0, clock=time.monotonic, max_keys=1_000_000)
-                if number
-                else None
-            )
+            return RateLimit(number, 60.0, clock=time.monotonic) if number else None
 
         self._calls = per_minute(settings.rate_calls_per_min, 100)
         self._sessions = per_minute(settings.rate_sessions_per_min, 10)
@@ -107,6 +103,9 @@ async def open_house(
             log.info("session_started", sessionId=key)
             return session
 
+        def could_not_close(key: str, error: Exception) -> None:
+            log.error("session_close_failed", error, sessionId=key)
+
         @asynccontextmanager
         async def provide_house(_: Session) -> AsyncIterator[House]:
             yield house
@@ -116,7 +115,7 @@ async def open_house(
             registry=whole.served(
                 settings.tools, "full" if settings.profile == "full" else "default"
             ),
-            sessions=Sessions(tasks, make_session),
+            sessions=Sessions(tasks, make_session, could_not_close),
             pusher=pusher,
             caller=Caller(redactor, metrics, log.of("calls")),
             metrics=metrics,

@@ -67,7 +67,10 @@ class Log:
             line["sessionId"] = session
         if details:
             line["details"] = self._redactor.value(details)
-        text = json.dumps(line, default=str)
+        try:
+            text = json.dumps(line, default=repr, allow_nan=False)
+        except (TypeError, ValueError):  # a key that is no text, or a number that JSON lacks
+            text = json.dumps({**line, "details": repr(line.get("details"))})
         # The stream is looked up at each write: a transport may have moved stderr meanwhile.
         stream = self._stream or sys.stderr
         try:
@@ -90,7 +93,11 @@ class LibraryLogs(logging.Handler):
             key=LEVELS.__getitem__,
             default="debug",
         )
-        details: dict[str, Any] = {"message": record.getMessage()}
+        try:
+            message = record.getMessage()
+        except Exception:  # the library's own format and arguments do not fit
+            message = str(record.msg)
+        details: dict[str, Any] = {"message": message}
         if record.exc_info and record.exc_info[1] is not None:
             details["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))
         self._log.of(record.name).write(level, "library", details)

@@ -85,7 +85,7 @@ class Pusher:
         self._tasks.start_soon(self._serve, client, topic, subscriber)
 
     def unsubscribe(self, client: object, session_id: str, uri: str) -> None:
-        subscriber = self._standing.get((client, (session_id, uri)))
+        subscriber = self._standing.pop((client, (session_id, uri)), None)
         if subscriber is not None:
             subscriber.scope.cancel()
 
@@ -101,7 +101,9 @@ class Pusher:
         except Exception:  # the client's connection broke: nobody is left to tell
             pass
         finally:
-            self._standing.pop((client, topic), None)
+            # The client may have subscribed anew meanwhile.
+            if self._standing.get((client, topic)) is subscriber:
+                del self._standing[client, topic]
             self._drop(topic, subscriber)
 
     async def listen(

@@ -32,7 +32,7 @@ def answer(tool: Tool, result: Result) -> Answer:
     structured = _structured(result)
     if tool.group.own:
         story = Story()
-        result.tell(story)
+        _tell(result, story, structured)
         text = _sendable(story.text(secrets.token_urlsafe(16)))
     else:
         text = visible_json(structured[tool.bare] if tool.bare else structured)
@@ -45,9 +45,17 @@ def _structured(result: Result) -> dict[str, Any]:
         structured = result.dump()
         visible_json(structured).encode()
     except UnicodeEncodeError:
-        whole = result.model_dump(by_alias=True, exclude_none=True)
-        structured = cast("dict[str, Any]", without_lone_surrogates(whole))
+        # Cleaned as Python values first: the model's own `dump` decides what is shown and how.
+        whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
+        structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
     return structured
+
+
+def _tell(result: Result, story: Story, structured: dict[str, Any]) -> None:
+    try:
+        result.tell(story)
+    except UnicodeEncodeError:
+        story.quote("result", structured)
 
 
 def failure(
@@ -61,7 +69,8 @@ def failure(
     story = Story()
     story.say(f"Failed: {fault.code}.")
     if fault.hint:
-        story.say(f"Next: {fault.hint}.")
+        hint = redactor.text(fault.hint)
+        story.say(f"Next: {hint}" if hint[-1] in ".?!" else f"Next: {hint}.")
     # The message may name what a page wrote (a title, a selector, a URL): it stands in the fence.
     story.quote("error", structured["error"])
     return Answer(_sendable(story.text(secrets.token_urlsafe(16))), structured, is_error=True)
@@ -75,7 +84,7 @@ def _masked(value: Any, redactor: Redactor) -> Any:
         return {key: _masked(inner, redactor) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(inner, redactor) for inner in value]
-    return value
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 def _sendable(text: str) -> str:

@@ -7,7 +7,7 @@ by the task that entered it, and calls come and go.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,19 @@ class Session:
         self._wanted, self._asked = anyio.create_memory_object_stream[_Wish](64)
 
     async def port(self, kind: type) -> Any:
-        """The session's port of this type, opened now if it is not open yet."""
+        """The session's port of this type, opened now if it is not open yet.
+
+        Raises:
+            SessionEnded: the session ended before the port was open.
+        """
         found = self._ports.get(kind)
         if found is not None:
             return found
         wish = _Wish(kind)
-        await self._wanted.send(wish)
+        try:
+            await self._wanted.send(wish)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise SessionEnded from None
         await wish.done.wait()
         if wish.error is not None:
             raise wish.error
@@ -60,16 +67,39 @@ class Session:
 
     async def host(self) -> None:
         """Hold the ports open until cancelled, then close them in reverse order."""
-        async with AsyncExitStack() as stack:
-            async for wish in self._asked:
-                try:
-                    if wish.kind not in self._ports:
-                        opened = await stack.enter_async_context(self.providers[wish.kind](self))
-                        self._ports[wish.kind] = opened
-                except Exception as error:  # belongs to the call that asked, not to the session
-                    wish.error = error
-                finally:
-                    wish.done.set()
+        try:
+            async with AsyncExitStack() as stack:
+                async for wish in self._asked:
+                    await self._fulfil(wish, stack)
+        finally:
+            self.close()
+
+    async def _fulfil(self, wish: _Wish, stack: AsyncExitStack) -> None:
+        try:
+            if wish.kind not in self._ports:
+                opened = await stack.enter_async_context(self.providers[wish.kind](self))
+                self._ports[wish.kind] = opened
+        except Exception as error:  # belongs to the call that asked, not to the session
+            wish.error = error
+        except BaseException:
+            wish.error = SessionEnded()
+            raise
+        finally:
+            wish.done.set()
+
+    def close(self) -> None:
+        """Nothing is opened from now on; whoever still waits is told."""
+        self._wanted.close()
+        with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+            while True:
+                wish = self._asked.receive_nowait()
+                wish.error = SessionEnded()
+                wish.done.set()
+        self._asked.close()
+
+
+class SessionEnded(RuntimeError):
+    """The session ended while a call was asking for one of its ports."""
 
 
 @dataclass(eq=False)
@@ -82,9 +112,16 @@ class _Wish:
 class Sessions:
     """The sessions of this process, each hosted by a task of its own."""
 
-    def __init__(self, tasks: TaskGroup, make: Callable[[str], Session]) -> None:
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        make: Callable[[str], Session],
+        report: Callable[[str, Exception], None] = lambda key, error: None,
+    ) -> None:
+        """`report` is told of a session whose ports could not be closed."""
         self._tasks = tasks
         self._make = make
+        self._report = report
         self._open: dict[str, tuple[Session, anyio.CancelScope]] = {}
 
     def __len__(self) -> int:
@@ -112,5 +149,10 @@ class Sessions:
         try:
             with scope:
                 await session.host()
+        except Exception as error:
+            # One session's port that fails to close must not take the others down.
+            self._report(key, error)
         finally:
-            self._open.pop(key, None)
+            held = self._open.get(key)
+            if held is not None and held[0] is session:
+                del self._open[key]

@@ -1,0 +1,1 @@
+"""Console, network and bodies of any Chrome tab, over the DevTools protocol."""

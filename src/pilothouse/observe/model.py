@@ -1,0 +1,176 @@
+"""Records and faults of the observer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from pilothouse.core.faults import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+type Kind = Literal[
+    "console",
+    "log",
+    "request",
+    "response",
+    "loadingFinished",
+    "loadingFailed",
+    "websocket",
+    "other",
+]
+KINDS: tuple[Kind, ...] = (
+    "console",
+    "log",
+    "request",
+    "response",
+    "loadingFinished",
+    "loadingFailed",
+    "websocket",
+    "other",
+)
+NETWORK_KINDS = frozenset({"request", "response", "loadingFinished", "loadingFailed", "websocket"})
+
+DEFAULT_MAX_BODY_BYTES = 64_000
+
+
+class Seen:
+    """One normalised event as it is kept: what filters look at, and the rest as packed JSON.
+
+    A full ring of these takes a third of the memory of the same events as dictionaries, and most
+    are never read.
+    """
+
+    __slots__ = ("at", "kind", "level", "method", "packed", "request_id", "status", "url")
+
+    def __init__(self, at: float, event: dict[str, Any]) -> None:
+        self.at = at
+        self.kind: Kind = event["kind"]
+        self.url: str = event.get("url") or ""
+        self.method: str = event.get("method") or ""
+        self.request_id: str = event.get("requestId") or ""
+        self.status: int = event.get("status") or 0
+        # Console lines and log entries have a level, everything else has none.
+        self.level: str = event["type"] if self.kind in ("console", "log") else ""
+        self.packed = pack(event)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What relates it to other events of the session's timeline."""
+        return frozenset((f"request:{self.request_id}",)) if self.request_id else frozenset()
+
+    def unpack(self) -> dict[str, Any]:
+        event: dict[str, Any] = orjson.loads(self.packed)
+        return event
+
+
+def pack(event: Mapping[str, Any]) -> bytes:
+    """JSON bytes; halves of characters, which JavaScript allows, are replaced."""
+    try:
+        return orjson.dumps(event)
+    except TypeError:
+        from pilothouse.core.fence import without_lone_surrogates
+
+        return orjson.dumps(_bounded(without_lone_surrogates(dict(event))))
+
+
+def _bounded(value: Any) -> Any:
+    """Whole numbers that do not fit 64 bits as text: JSON has no limit, orjson has."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _bounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_bounded(inner) for inner in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What of a target is kept at all. Blocking is judged first, then allowing."""
+
+    kinds: tuple[str, ...] = ()
+    """`console`, `log`, `network`; none means all."""
+    url_allowlist: tuple[str, ...] = ()
+    url_blocklist: tuple[str, ...] = ()
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
+
+    def admits(self, kind: str, url: str) -> bool:
+        if self.kinds and kind != "other":
+            group = "network" if kind in NETWORK_KINDS else kind
+            if group not in self.kinds:
+                return False
+        if url and (self.url_blocklist or self.url_allowlist):
+            if any(part in url for part in self.url_blocklist):
+                return False
+            # Only traffic is allowed by URL: a console line has none of its own to judge.
+            if self.url_allowlist and kind in NETWORK_KINDS:
+                return any(part in url for part in self.url_allowlist)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One entry of the browser's list."""
+
+    id: str
+    type: str
+    title: str
+    url: str
+    attached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A response body as the browser gave it."""
+
+    mime_type: str
+    text: str
+    encoded: bool
+    """`text` is base64, because the body is not text."""
+
+
+class BrowserUnreachable(Fault):
+    """No browser answers on that host and port."""
+
+    code = "browser_unreachable"
+    number = -32001
+    status = 502
+
+
+class TargetNotFound(Fault):
+    """No target of that id or URL is open."""
+
+    code = "target_not_found"
+    status = 404
+
+
+class AlreadyObserving(Fault):
+    """This session observes the target already."""
+
+    code = "already_observing"
+    status = 409
+
+
+class NotObserving(Fault):
+    """This session does not observe the target."""
+
+    code = "not_observing"
+    status = 404
+
+
+class BodyNotAvailable(Fault):
+    """The browser cannot give this body; the message says why."""
+
+    code = "body_not_available"
+    status = 404
+
+
+class SecurityBlocked(Fault):
+    """The host is not this machine, or the target belongs to another session."""
+
+    code = "security_blocked"
+    status = 403
