@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +13,54 @@ import anyio
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.observe import tools as observe_tools
+from pilothouse.observe.ports import Observer
 from pilothouse.server import tools as house_tools
 from pilothouse.server.house import House, Part, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from mcp.server import Server
 
     from pilothouse.core.settings import Settings
     from pilothouse.server.auth import OAuthConfig
+    from pilothouse.server.session import Session
 
     type Extend = Callable[[Server[Any]], None]
     """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
 
-PARTS: tuple[Part, ...] = (Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),)
+
+@asynccontextmanager
+async def _observatory(session: Session) -> AsyncIterator[object]:
+    from pilothouse.observe.adapter import open_observatory
+    from pilothouse.observe.store import open_store
+
+    with open_store(session.settings.store, session.id) as keep:
+        async with open_observatory(
+            session.settings,
+            session.clock,
+            session.changed,
+            session.redactor,
+            session.timeline,
+            os.environ,
+            session.metrics.count,
+            session.metrics.at_scrape,
+            keep,
+        ) as observatory:
+            yield observatory
+
+
+PARTS: tuple[Part, ...] = (
+    Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),
+    Part(
+        tools=observe_tools.TOOLS,
+        resources=observe_tools.RESOURCES,
+        providers={Observer: _observatory},
+    ),
+)
 """What each group brings, in the order in which tools are listed."""
 
 
@@ -45,6 +77,19 @@ def make_redactor(settings: Settings) -> Redactor:
         except BadPattern as error:
             raise StartError(f"--redact {text!r}: {error}") from None
     return Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
+
+
+def check_store(settings: Settings) -> None:
+    """Raises StartError when the file for all events cannot be used."""
+    if not settings.store:
+        return
+    from pilothouse.observe.store import StoreError, open_store
+
+    try:
+        with open_store(settings.store, "start"):
+            pass
+    except StoreError as error:
+        raise StartError(f"--store: {error}") from None
 
 
 def make_log(settings: Settings, redactor: Redactor) -> Log:
@@ -105,6 +150,7 @@ def serve_stdio(
     settings: Settings, parts: Sequence[Part] = PARTS, extend: Extend | None = None
 ) -> int:
     """Serve one client on stdin and stdout until it closes stdin."""
+    check_store(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
     anyio.run(_stdio, settings, parts, redactor, log, extend)
@@ -179,6 +225,7 @@ def serve_http(
     from pilothouse.server.http import listen
 
     check_startable(settings)
+    check_store(settings)
     oauth = make_oauth(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)

@@ -30,6 +30,7 @@ COMMANDS = {
     "e2e": "serve only the e2e group: dev server and browser sessions",
     "intercept": "serve only the intercept group: record, modify and resend traffic",
     "bookmarks": "serve only the bookmarks group: the user's own Chrome bookmarks",
+    "chrome": "start a browser that can be observed, with a profile of its own",
     "call": "call one tool and print its answer",
     "doctor": "check this machine and say how to mend what is wrong",
 }
@@ -80,6 +81,9 @@ def _parser(command: str) -> _Parser:
             "--structured", action="store_true", help="print the structured content"
         )
         parser.add_argument("--schema", action="store_true", help="print what the tool takes")
+    if command == "chrome":
+        parser.add_argument("url", nargs="?", default="about:blank", help="page to open")
+        parser.add_argument("--headless", action="store_true", help="without a window")
     if command == "doctor":
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     for setting in SETTINGS:
@@ -176,6 +180,11 @@ def _run(
         from pilothouse import doctor
 
         return doctor.main(settings, as_json=parsed.json)
+
+    if command == "chrome":
+        from pilothouse import chrome
+
+        return chrome.main(settings, parsed.url, headless=parsed.headless)
 
     from pilothouse import app
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse import browser
-from pilothouse.doctor_probe import state_folders
+from pilothouse.folders import state_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from pilothouse.browser import home_folder, needs_no_sandbox
+from pilothouse.browser import needs_no_sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 VERSION_DEADLINE_SEC = 5.0
 START_DEADLINE_SEC = 10.0
@@ -209,27 +209,6 @@ def bind_error(host: str, port: int) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """The folders for state by what they hold: one if `home` is set, else the XDG ones."""
-    if home:
-        return {"state": Path(home).absolute()}
-    user = home_folder(environ)
-    bases = {
-        "config": ("XDG_CONFIG_HOME", user / ".config"),
-        "data": ("XDG_DATA_HOME", user / ".local" / "share"),
-        "state": ("XDG_STATE_HOME", user / ".local" / "state"),
-        "runtime": ("XDG_RUNTIME_DIR", None),
-    }
-    folders = {}
-    for kind, (variable, fallback) in bases.items():
-        given = environ.get(variable, "")
-        # The XDG specification has relative paths ignored.
-        base = Path(given) if os.path.isabs(given) else fallback
-        if base:
-            folders[kind] = base / "pilothouse"
-    return folders
 
 
 def nearest_existing(path: Path) -> Path:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse import doctor, doctor_machine, doctor_probe, doctor_report
+from pilothouse import doctor, doctor_machine, doctor_probe, doctor_report, folders
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context
@@ -26,7 +27,7 @@ DEBIAN = {"ID": "debian", "PRETTY_NAME": "Debian GNU/Linux 12"}
 UBUNTU = {"ID": "ubuntu", "ID_LIKE": "debian"}
 MINT_LMDE = {"ID": "linuxmint", "ID_LIKE": "debian"}
 ARCH = {"ID": "arch"}
-PLAYWRIGHT = f"{sys.executable} -m playwright install chromium"
+PLAYWRIGHT = f"{shlex.quote(sys.executable)} -m playwright install chromium"
 
 findings_lists = st.lists(
     st.builds(
@@ -254,7 +255,7 @@ def test_a_browser_without_a_version_blocks_and_is_not_started(
     [
         (
             "error while loading shared libraries: libnss3.so: cannot open shared object file",
-            f"sudo {sys.executable} -m playwright install-deps chromium",
+            f"sudo {shlex.quote(sys.executable)} -m playwright install-deps chromium",
         ),
         ("[1:1:FATAL:singleton.cc:315] Socket path too long: /a/b", "export TMPDIR=/tmp"),
         (
@@ -345,7 +346,7 @@ def test_the_xdg_folders_are_used_without_a_home_and_relative_ones_ignored(tmp_p
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "XDG_STATE_HOME": "relative",
     }
-    assert doctor_probe.state_folders("", environ) == {
+    assert folders.state_folders("", environ) == {
         "config": tmp_path / ".config" / "pilothouse",
         "data": tmp_path / "data" / "pilothouse",
         "state": tmp_path / ".local" / "state" / "pilothouse",

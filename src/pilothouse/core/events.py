@@ -8,10 +8,28 @@ a container such as a page, or everything would be related to everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Protocol
 
 NO_KEYS: frozenset[str] = frozenset()
+
+
+class Occurrence(Protocol):
+    """What a timeline is made of: an `Event`, or a group's own packed record."""
+
+    @property
+    def at(self) -> float:
+        """Epoch milliseconds on the session's clock."""
+
+    @property
+    def keys(self) -> frozenset[str]: ...
+
+    @property
+    def name(self) -> str:
+        """What happened, in the past tense."""
+
+    def facts(self) -> dict[str, Any]:
+        """What there is to say about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +42,17 @@ class Event:
     at: float
     """Epoch milliseconds on the session's clock, which never goes back."""
     keys: frozenset[str] = NO_KEYS
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.name not in ("at", "keys")
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,20 +30,32 @@ class Slice[T]:
 class Ring[T]:
     """A circular list of the newest `capacity` items."""
 
-    __slots__ = ("_base", "_capacity", "_cleared", "_first", "_items", "_last_at", "_next", "_ttl")
+    __slots__ = (
+        "_base",
+        "_capacity",
+        "_cleared",
+        "_first",
+        "_items",
+        "_last_at",
+        "_next",
+        "_ttl",
+        "evicted",
+    )
 
-    def __init__(self, capacity: int, *, ttl: float | None = None) -> None:
-        """`ttl` is in the unit of the clock that `append` is given."""
+    def __init__(self, capacity: int, *, ttl: float | None = None, start: int = 0) -> None:
+        """`ttl` is in the unit of the clock that `append` is given; `start` is the first seq."""
         if capacity < 1:
             raise ValueError(f"a ring holds at least one item, not {capacity}")
         self._capacity = capacity
         self._ttl = ttl
         # Grows up to the capacity, so that many small rings cost little; then it wraps round.
         self._items: list[T] = []
-        self._base = 0  # seq of the item that was the first in the list
-        self._cleared = 0  # seq before which the reader itself threw everything away
-        self._first = 0
-        self._next = 0
+        self._base = start  # seq of the item that was the first in the list
+        self._cleared = start  # seq before which the reader itself threw everything away
+        self._first = start
+        self._next = start
+        self.evicted = 0
+        """How many items made room for newer ones, ever."""
         self._last_at: float | None = None
 
     def __len__(self) -> int:
@@ -76,6 +88,7 @@ class Ring[T]:
         else:
             self._items[(seq - self._base) % self._capacity] = item
             self._first += 1
+            self.evicted += 1
         self._next = seq + 1
         self._last_at = at
         return seq

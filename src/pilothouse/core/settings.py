@@ -176,7 +176,7 @@ class Settings:
         9222,
         "The browser's debugging port",
         "CDP_PORT",
-        short={"observe": "--port"},
+        short={"observe": "--port", "chrome": "--port"},
         group="observe",
     )
     cdp_security_localonly: bool = _setting(
@@ -203,6 +203,13 @@ class Settings:
         short={"observe": "--ttl-sec"},
         unit="s",
         least=1,
+        group="observe",
+    )
+
+    store: str = _setting(
+        "",
+        "Keep all observed events in a file as well: sqlite:PATH",
+        "PILOTHOUSE_STORE",
         group="observe",
     )
 

@@ -10,14 +10,14 @@ import heapq
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.ring import Ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pilothouse.core.events import Event
+    from pilothouse.core.events import Event, Occurrence
 
 DEFAULT_CAPACITY = 2_000
 
@@ -28,7 +28,7 @@ class Moment:
 
     source: str
     seq: int
-    event: Event
+    event: Occurrence
 
     @property
     def key(self) -> str:
@@ -45,11 +45,11 @@ class Reading:
     missed: dict[str, int] = field(default_factory=dict)
 
 
-def _moments(source: str, events: Iterable[tuple[int, Event]]) -> Iterator[Moment]:
+def _moments(source: str, events: Iterable[tuple[int, Occurrence]]) -> Iterator[Moment]:
     return (Moment(source, seq, event) for seq, event in events)
 
 
-def _merged(sources: Mapping[str, Iterable[tuple[int, Event]]]) -> Iterator[Moment]:
+def _merged(sources: Mapping[str, Iterable[tuple[int, Occurrence]]]) -> Iterator[Moment]:
     streams = [_moments(source, events) for source, events in sources.items()]
     return heapq.merge(*streams, key=lambda moment: moment.event.at)
 
@@ -59,16 +59,25 @@ class Timeline:
 
     def __init__(self, capacities: Mapping[str, int] | None = None) -> None:
         self._capacities = dict(capacities or {})
-        self._rings: dict[str, Ring[Event]] = {}
+        self._rings: dict[str, Ring[Any]] = {}
         self._listeners: dict[object, Callable[[Event], None]] = {}
 
-    def ring(self, source: str) -> Ring[Event]:
+    def ring(self, source: str) -> Ring[Any]:
         """The ring of a source, made on first use."""
         ring = self._rings.get(source)
         if ring is None:
             ring = Ring(self._capacities.get(source, DEFAULT_CAPACITY))
             self._rings[source] = ring
         return ring
+
+    def adopt(self, source: str, ring: Ring[Any]) -> None:
+        """Make a group's own ring part of the timeline; its items are occurrences."""
+        self._rings[source] = ring
+
+    def abandon(self, ring: Ring[Any]) -> None:
+        """Forget a ring that a group has dropped."""
+        for source in [name for name, held in self._rings.items() if held is ring]:
+            del self._rings[source]
 
     def emit(self, event: Event) -> int:
         """Keep an event and return its seq in its source's ring."""

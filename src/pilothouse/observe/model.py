@@ -32,6 +32,16 @@ KINDS: tuple[Kind, ...] = (
     "websocket",
     "other",
 )
+_NAMES: dict[Kind, str] = {
+    "console": "ConsoleLogged",
+    "log": "EntryLogged",
+    "request": "RequestSent",
+    "response": "ResponseReceived",
+    "loadingFinished": "LoadingFinished",
+    "loadingFailed": "LoadingFailed",
+    "websocket": "WebSocketUsed",
+    "other": "TargetChanged",
+}
 NETWORK_KINDS = frozenset({"request", "response", "loadingFinished", "loadingFailed", "websocket"})
 
 DEFAULT_MAX_BODY_BYTES = 64_000
@@ -57,10 +67,35 @@ class Seen:
         self.level: str = event["type"] if self.kind in ("console", "log") else ""
         self.packed = pack(event)
 
+    @classmethod
+    def stored(
+        cls,
+        at: float,
+        kind: Kind,
+        url: str,
+        method: str,
+        level: str,
+        status: int,
+        request_id: str,
+        packed: bytes,
+    ) -> Seen:
+        """One that was kept elsewhere and comes back as it was."""
+        seen = cls.__new__(cls)
+        seen.at, seen.kind, seen.url, seen.method = at, kind, url, method
+        seen.level, seen.status, seen.request_id, seen.packed = level, status, request_id, packed
+        return seen
+
     @property
     def keys(self) -> frozenset[str]:
         """What relates it to other events of the session's timeline."""
         return frozenset((f"request:{self.request_id}",)) if self.request_id else frozenset()
+
+    @property
+    def name(self) -> str:
+        return _NAMES[self.kind]
+
+    def facts(self) -> dict[str, Any]:
+        return self.unpack()
 
     def unpack(self) -> dict[str, Any]:
         event: dict[str, Any] = orjson.loads(self.packed)

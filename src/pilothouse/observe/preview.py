@@ -39,15 +39,17 @@ def argument_value(remote: dict[str, Any]) -> Any:
     return {**made, "description": str(said)} if said is not None else made
 
 
-def message_text(args: list[dict[str, Any]]) -> str:
-    """What the console would show: printf-like directives of the first argument filled in."""
+def message_text(args: list[dict[str, Any]], texts: list[str]) -> str:
+    """What the console would show: printf-like directives of the first argument filled in.
+
+    `texts` are the arguments' texts, made once because this runs for every line of a flood.
+    """
     if not args:
         return ""
-    first = args[0]
-    template = first.get("value")
-    if first.get("type") != "string" or not isinstance(template, str) or "%" not in template:
-        return " ".join(map(argument_text, args))
-    rest = iter(args[1:])
+    template = texts[0]
+    if "%" not in template or args[0].get("type") != "string":
+        return " ".join(texts)
+    rest = iter(texts[1:])
 
     def fill(match: re.Match[str]) -> str:
         directive = match.group()
@@ -61,11 +63,10 @@ def message_text(args: list[dict[str, Any]]) -> str:
         return _directive(directive, argument)
 
     filled = _FORMAT.sub(fill, template)
-    return " ".join([filled, *map(argument_text, rest)])
+    return " ".join([filled, *rest])
 
 
-def _directive(directive: str, argument: dict[str, Any]) -> str:
-    text = argument_text(argument)
+def _directive(directive: str, text: str) -> str:
     if directive not in ("%d", "%i", "%f"):
         return text
     try:

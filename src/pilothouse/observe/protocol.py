@@ -107,11 +107,12 @@ class Normalizer:
     def _console(self, params: Params) -> Made:
         args = params.get("args", [])
         kind = params["type"]
+        texts = [argument_text(arg) for arg in args]
         made: dict[str, Any] = {
             "kind": "console",
             "type": _level(kind),
-            "text": message_text(args),
-            "args": [argument_text(arg) for arg in args],
+            "text": message_text(args, texts),
+            "args": texts,
             "argsPreview": [argument_value(arg) for arg in args],
             "stack": _top(params.get("stackTrace")),
         }
@@ -140,6 +141,8 @@ class Normalizer:
 
     def _log(self, params: Params) -> Made:
         entry = params["entry"]
+        if entry.get("source") == "worker":
+            return []  # the worker's own console tells the same line
         made: dict[str, Any] = {
             "kind": "log",
             "type": _level(entry["level"]),

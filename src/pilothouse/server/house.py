@@ -97,7 +97,15 @@ async def open_house(
             def changed(uri: str) -> None:
                 pusher.changed(key, uri)
 
-            session = Session(key, settings, clock, changed, {**providers, House: provide_house})
+            session = Session(
+                key,
+                settings,
+                clock,
+                redactor,
+                metrics,
+                changed,
+                {**providers, House: provide_house},
+            )
             session.timeline.listen(lambda _: changed(TIMELINE_URI))
             session.timeline.emit(SessionStarted(at=clock(), session_id=key))
             log.info("session_started", sessionId=key)

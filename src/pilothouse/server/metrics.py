@@ -26,6 +26,7 @@ class Metrics:
         self.counters: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._help: dict[str, str] = {}
+        self._at_scrape: dict[object, Callable[[], None]] = {}
 
     def called(self, tool: str, took_ms: float, code: str) -> None:
         """A call ended; `code` is empty when it went well."""
@@ -46,8 +47,20 @@ class Metrics:
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         self._gauges[name] = (help, value)
 
+    def at_scrape(self, update: Callable[[], None]) -> Callable[[], None]:
+        """Call `update` before each scrape, until the returned function is called."""
+        token = object()
+        self._at_scrape[token] = update
+
+        def stop() -> None:
+            self._at_scrape.pop(token, None)
+
+        return stop
+
     def exposition(self) -> bytes:
         """The text that Prometheus scrapes."""
+        for update in list(self._at_scrape.values()):
+            update()
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
+    from pilothouse.server.metrics import Metrics
 
     type Provider = Callable[[Session], AbstractAsyncContextManager[object]]
     """Opens one port for one session."""
@@ -35,6 +37,8 @@ class Session:
     id: str
     settings: Settings
     clock: Clock
+    redactor: Redactor
+    metrics: Metrics
     changed: Callable[[str], None]
     """Tells subscribers that the resource of this URI has changed; returns at once."""
     providers: Mapping[type, Provider]

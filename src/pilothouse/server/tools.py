@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any, cast
 
 from pydantic import Field
 
@@ -25,6 +25,8 @@ HOUSE = Group(
 
 TAIL = 200
 """Moments that the timeline resource shows."""
+OWN_IDS = frozenset({"session_id", "sessionId"})
+"""Ids that we made ourselves: no secrets, though their names look like ones."""
 
 
 class StatusArgs(Args):
@@ -90,13 +92,9 @@ async def timeline(session: Session) -> str:
     events = [
         {
             "key": moment.key,
-            "event": type(moment.event).__name__,
+            "event": moment.event.name,
             "time": iso(moment.event.at),
-            **{
-                field.name: getattr(moment.event, field.name)
-                for field in dataclasses.fields(moment.event)
-                if field.name not in ("at", "keys")
-            },
+            **cast("dict[str, Any]", session.redactor.value(moment.event.facts(), keep=OWN_IDS)),
             "keys": sorted(moment.event.keys),
         }
         for moment in reading.moments

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 import pytest
 
+from pilothouse.core.redact import Redactor
 from pilothouse.core.settings import Settings
+from pilothouse.server.metrics import Metrics
 from pilothouse.server.session import Session, Sessions
 
 if TYPE_CHECKING:
@@ -70,7 +72,10 @@ class Workshop:
             Recorder: self.provider("recorder"),
         }
         return Sessions(
-            tasks, lambda key: Session(key, Settings(), lambda: 0.0, lambda uri: None, providers)
+            tasks,
+            lambda key: Session(
+                key, Settings(), lambda: 0.0, Redactor(), Metrics(), lambda uri: None, providers
+            ),
         )
 
 

@@ -1,0 +1,46 @@
+"""Where Pilothouse keeps its state: the XDG directories, or one folder for all of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.browser import home_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:
+    """The folders for state by what they hold: one if `home` is set, else the XDG ones."""
+    if home:
+        return {"state": Path(home).absolute()}
+    user = home_folder(environ)
+    bases = {
+        "config": ("XDG_CONFIG_HOME", user / ".config"),
+        "data": ("XDG_DATA_HOME", user / ".local" / "share"),
+        "state": ("XDG_STATE_HOME", user / ".local" / "state"),
+        "runtime": ("XDG_RUNTIME_DIR", None),
+    }
+    folders = {}
+    for kind, (variable, fallback) in bases.items():
+        given = environ.get(variable, "")
+        # The XDG specification has relative paths ignored.
+        base = Path(given) if os.path.isabs(given) else fallback
+        if base:
+            folders[kind] = base / "pilothouse"
+    return folders
+
+
+def private_folder(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
+    """A folder of ours that only this user may enter, made if it is missing.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folders = state_folders(home, environ)
+    folder = (folders.get(kind) or folders["state"]) / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder

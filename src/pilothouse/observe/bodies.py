@@ -1,0 +1,66 @@
+"""Response bodies kept by us, within a budget of bytes: the second line after the browser's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilothouse.observe.model import Body
+
+BUDGET_BYTES = 32 * 1024 * 1024
+"""For each observed target; the oldest bodies make room."""
+MAX_BODY_BYTES = 2 * 1024 * 1024
+"""A larger body is left to the browser, which keeps it as long as it has room."""
+
+_TEXT_TYPES = (
+    "text/",
+    "application/json",
+    "application/javascript",
+    "application/xml",
+    "application/xhtml",
+    "application/x-javascript",
+    "application/graphql",
+    "application/ld+json",
+    "application/x-www-form-urlencoded",
+    "application/manifest",
+    "image/svg",
+)
+
+
+def is_text(mime_type: str) -> bool:
+    mime_type = mime_type.lower()
+    return mime_type.startswith(_TEXT_TYPES) or "+json" in mime_type or "+xml" in mime_type
+
+
+class Bodies:
+    """Bodies by request id, oldest first."""
+
+    def __init__(self, budget: int = BUDGET_BYTES) -> None:
+        self._budget = budget
+        self._kept: dict[str, Body] = {}
+        self._bytes = 0
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, request_id: str) -> Body | None:
+        return self._kept.get(request_id)
+
+    def keep(self, request_id: str, body: Body) -> None:
+        size = len(body.text)
+        if size > self._budget:
+            return
+        old = self._kept.pop(request_id, None)
+        if old is not None:
+            self._bytes -= len(old.text)
+        self._kept[request_id] = body
+        self._bytes += size
+        while self._bytes > self._budget:
+            oldest = next(iter(self._kept))
+            self._bytes -= len(self._kept.pop(oldest).text)
+            self.evicted += 1
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._bytes = 0

@@ -1,0 +1,315 @@
+"""One connection to one browser, and the targets that are attached through it.
+
+A page's own auto-attach brings its iframes and dedicated workers, paused until they are observed,
+so that not even their first line is lost. Service and shared workers belong to an origin, not to
+a page: the browser's own auto-attach brings them, and each goes to the observed pages of its
+origin. Whatever comes twice is kept once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pilothouse.observe.bodies import MAX_BODY_BYTES, is_text
+from pilothouse.observe.cdp import COMMAND_S, ENABLE_S, Cdp, CdpError, CdpGone
+from pilothouse.observe.model import Body, Target
+from pilothouse.observe.protocol import INTERESTING
+
+if TYPE_CHECKING:
+    from pilothouse.observe.endpoint import Endpoint
+    from pilothouse.observe.observation import Observation
+
+BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
+RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
+POST_DATA_BYTES = 64 * 1024
+_WORKERS = frozenset({"worker", "shared_worker", "service_worker", "worklet"})
+_ORIGIN_WORKERS = frozenset({"shared_worker", "service_worker"})
+_INTERNAL = frozenset({"browser_ui", "tab", "browser"})
+
+
+@dataclass(eq=False, slots=True)
+class _Attached:
+    """One CDP session and the observations that its events go to."""
+
+    target_id: str
+    type: str
+    url: str
+    observations: list[Observation] = field(default_factory=list)
+
+
+class Browser:
+    """A connected browser."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._cdp: Cdp | None = None
+        self._sessions: dict[str, _Attached] = {}
+        self._page_session: dict[str, str] = {}
+        self._urls: dict[str, str] = {}
+
+    @property
+    def cdp(self) -> Cdp:
+        if self._cdp is None:
+            raise CdpGone("connect", "the browser is not connected")
+        return self._cdp
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._page_session)
+
+    async def open(self) -> None:
+        """Raises OSError, TimeoutError or CdpError."""
+        self._cdp = await Cdp.open(self.endpoint.url, self._on_event)
+
+    async def run(self) -> None:
+        """Serve the connection until it is gone."""
+        await self.cdp.run()
+
+    async def close(self) -> None:
+        if self._cdp is not None:
+            await self._cdp.close()
+
+    async def targets(self) -> list[Target]:
+        """All targets that a person would call one; the browser's own surfaces are left out."""
+        answer = await self.cdp.call("Target.getTargets", deadline=ENABLE_S)
+        return [
+            Target(
+                info["targetId"],
+                info["type"],
+                info.get("title", ""),
+                info.get("url", ""),
+                bool(info.get("attached")),
+            )
+            for info in answer.get("targetInfos", [])
+        ]
+
+    # Attaching
+
+    async def attach(self, observation: Observation) -> None:
+        """Observe a target and its children.
+
+        Raises:
+            CdpError: there is no such target, or it does not answer.
+        """
+        target_id = observation.target_id
+        if not self._page_session:
+            # Filtered to what a page cannot attach by itself; other tabs are never touched.
+            kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
+            self.cdp.post(
+                "Target.setAutoAttach",
+                {
+                    "autoAttach": True,
+                    "flatten": True,
+                    "waitForDebuggerOnStart": True,
+                    "filter": [*kinds, {"exclude": True}],
+                },
+            )
+        answer = await self.cdp.call(
+            "Target.attachToTarget", {"targetId": target_id, "flatten": True}, deadline=ENABLE_S
+        )
+        session = str(answer["sessionId"])
+        self._page_session[target_id] = session
+        info = (await self.cdp.call("Target.getTargetInfo", {"targetId": target_id}))["targetInfo"]
+        self._sessions[session] = _Attached(
+            target_id, info["type"], info.get("url", ""), [observation]
+        )
+        self._share_workers(observation, info.get("url", ""))
+        last = self._enable(session, info["type"], observation)
+        async with asyncio.timeout(ENABLE_S):
+            await last
+
+    def detach(self, observation: Observation) -> None:
+        """Stop observing; children that nobody else observes are let go."""
+        session = self._page_session.pop(observation.target_id, None)
+        for number, attached in list(self._sessions.items()):
+            if observation not in attached.observations:
+                continue
+            attached.observations.remove(observation)
+            if not attached.observations and (number == session or attached.type != "page"):
+                del self._sessions[number]
+                self.cdp.post("Target.detachFromTarget", {"sessionId": number})
+        if not self._page_session:
+            self.cdp.post(
+                "Target.setAutoAttach",
+                {"autoAttach": False, "flatten": True, "waitForDebuggerOnStart": False},
+            )
+
+    def _enable(
+        self, session: str, kind: str, observation: Observation
+    ) -> asyncio.Future[dict[str, Any]]:
+        """Turn on everything at once; a paused worker answers only after it was resumed."""
+        post = self.cdp.post
+        last = post(
+            "Network.enable",
+            {
+                "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
+                "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
+                "maxPostDataSize": POST_DATA_BYTES,
+            },
+            session,
+        )
+        # Bodies then survive navigation.
+        post(
+            "Network.configureDurableMessages",
+            {
+                "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
+                "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
+            },
+            session,
+        )
+        post("Runtime.enable", {}, session)
+        post("Log.enable", {}, session)
+        if kind in ("page", "iframe", "webview"):
+            post("Inspector.enable", {}, session)
+        if kind == "page":
+            post("Page.enable", {}, session)
+        wanted = [
+            *([{"type": "iframe"}] if observation.include_iframes else []),
+            *([{"type": kind} for kind in sorted(_WORKERS)] if observation.include_workers else []),
+        ]
+        post(
+            "Target.setAutoAttach",
+            {
+                "autoAttach": True,
+                "flatten": True,
+                "waitForDebuggerOnStart": True,
+                "filter": [*wanted, {"exclude": True}],
+            },
+            session,
+        )
+        post("Runtime.runIfWaitingForDebugger", {}, session)
+        return last
+
+    def _share_workers(self, observation: Observation, url: str) -> None:
+        """Workers of the page's origin that run already report to it as well."""
+        for attached in self._sessions.values():
+            if attached.type in _ORIGIN_WORKERS and _origin(attached.url) == _origin(url):
+                if observation.include_workers and observation not in attached.observations:
+                    attached.observations.append(observation)
+
+    # Events
+
+    def _on_event(self, method: str, params: dict[str, Any], session: str) -> None:
+        attached = self._sessions.get(session)
+        if method in INTERESTING:
+            if attached is not None:
+                for observation in attached.observations:
+                    self._deliver(observation, attached, method, params, session)
+        elif method == "Target.attachedToTarget":
+            self._child(params, attached)
+        elif method == "Target.detachedFromTarget":
+            self._gone(str(params.get("sessionId", "")))
+
+    def _deliver(
+        self,
+        observation: Observation,
+        attached: _Attached,
+        method: str,
+        params: dict[str, Any],
+        session: str,
+    ) -> None:
+        kept = observation.take(method, params, session)
+        if method == "Network.loadingFinished":
+            if kept:
+                self._fetch_body(observation, params, session)
+        elif method == "Page.frameNavigated":
+            if attached.target_id == observation.target_id and kept:
+                attached.url = kept[0]["url"]
+                if observation.state == "crashed":
+                    observation.state = "observing"
+        elif method == "Inspector.targetCrashed":
+            self.cdp.fail_session(session, "the page crashed")
+            if attached.target_id == observation.target_id:
+                observation.state = "crashed"
+
+    def _child(self, params: dict[str, Any], parent: _Attached | None) -> None:
+        """A frame or worker was attached: observe it, or let it run on unobserved."""
+        session, info = str(params["sessionId"]), params["targetInfo"]
+        kind, url, target_id = info["type"], info.get("url", ""), info["targetId"]
+        if session in self._sessions or (parent is None and kind not in _ORIGIN_WORKERS):
+            return  # told of what we attached ourselves
+        if parent is None or kind in _ORIGIN_WORKERS:
+            wanted = self._of_origin(_origin(url))
+        else:
+            wanted = list(parent.observations)
+        known = any(held.target_id == target_id for held in self._sessions.values())
+        if not wanted or known:
+            self.cdp.post("Runtime.runIfWaitingForDebugger", {}, session)
+            self.cdp.post("Target.detachFromTarget", {"sessionId": session})
+            return
+        self._sessions[session] = _Attached(target_id, kind, url, wanted)
+        self._enable(session, kind, wanted[0])
+
+    def _of_origin(self, origin: str) -> list[Observation]:
+        found: list[Observation] = []
+        for session in self._page_session.values():
+            page = self._sessions.get(session)
+            if page is not None and _origin(page.url) == origin:
+                found += [o for o in page.observations if o.include_workers]
+        return found
+
+    def _gone(self, session: str) -> None:
+        attached = self._sessions.pop(session, None)
+        if attached is None:
+            return
+        self.cdp.fail_session(session, "the target was closed")
+        for observation in attached.observations:
+            if attached.target_id == observation.target_id:
+                self._page_session.pop(observation.target_id, None)
+                observation.state = "closed"
+                observation.note("detached", url=attached.url, reason="the tab was closed")
+
+    # Bodies
+
+    def _fetch_body(self, observation: Observation, params: dict[str, Any], session: str) -> None:
+        """Ask for a text body at once, while the browser surely has it."""
+        request_id = params["requestId"]
+        known = observation.normalizer.requests.get(request_id)
+        if known is None or not is_text(known.mime_type):
+            return
+        if params.get("encodedDataLength", 0) > MAX_BODY_BYTES:
+            return
+        mime_type = known.mime_type
+
+        def keep(answer: asyncio.Future[dict[str, Any]]) -> None:
+            if answer.cancelled() or answer.exception() is not None:
+                return
+            result = answer.result()
+            text = str(result.get("body", ""))
+            if len(text) <= MAX_BODY_BYTES:
+                body = Body(mime_type, text, bool(result.get("base64Encoded")))
+                observation.bodies.keep(request_id, body)
+
+        asked = self.cdp.post("Network.getResponseBody", {"requestId": request_id}, session)
+        asked.add_done_callback(keep)
+
+    async def body(self, observation: Observation, request_id: str) -> Body:
+        """Raises CdpError with the browser's own reason."""
+        session = observation.session_of.get(request_id) or self._page_session.get(
+            observation.target_id, ""
+        )
+        answer = await self.cdp.call(
+            "Network.getResponseBody", {"requestId": request_id}, session, COMMAND_S
+        )
+        known = observation.normalizer.requests.get(request_id)
+        return Body(
+            known.mime_type if known else "",
+            str(answer.get("body", "")),
+            bool(answer.get("base64Encoded")),
+        )
+
+
+def is_internal(target: Target) -> bool:
+    """The browser's own surfaces, such as the omnibox' popup."""
+    return target.type in _INTERNAL
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else url
+
+
+__all__ = ["Browser", "CdpError", "is_internal"]

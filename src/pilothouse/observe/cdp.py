@@ -1,0 +1,232 @@
+"""A DevTools client: one browser WebSocket, flat sessions, a deadline for every command.
+
+The reader never waits and never ends because of one bad frame. Commands are queued and written by
+one task, so that a handler may send some without waiting for any of their answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from websockets.asyncio.client import ClientConnection
+
+    type OnEvent = Callable[[str, dict[str, Any], str], None]
+    """Method, parameters and CDP session id (empty for the browser's own) of one event."""
+
+CONNECT_S = 15.0
+ENABLE_S = 5.0
+COMMAND_S = 30.0
+FAIR_FRAMES = 32
+"""Frames that a flood may bring before other tasks, such as a read of its events, come in."""
+MAX_FRAME_BYTES = 256 * 1024 * 1024
+
+
+class CdpError(Exception):
+    """The browser refused a command."""
+
+    def __init__(self, method: str, message: str, code: int = 0) -> None:
+        super().__init__(f"{method}: {message}")
+        self.message = message
+        self.code = code
+
+
+class CdpTimeout(CdpError):
+    """The browser did not answer a command in time."""
+
+
+class CdpGone(CdpError):
+    """The connection or the target went away before a command was answered."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    method: str
+    session: str
+    sent_at: float
+    answer: asyncio.Future[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened on a connection."""
+
+    frames: int = 0
+    bad_frames: int = 0
+    commands: int = 0
+    command_seconds: float = 0.0
+
+
+class Cdp:
+    """A connection to one browser."""
+
+    def __init__(self, socket: ClientConnection, on_event: OnEvent) -> None:
+        self._socket = socket
+        self._on_event = on_event
+        self._pending: dict[int, _Pending] = {}
+        self._last_id = 0
+        self._outbox: deque[bytes] = deque()
+        self._to_send = asyncio.Event()
+        self._closed = False
+        self.counts = Counts()
+
+    @classmethod
+    async def open(cls, url: str, on_event: OnEvent) -> Cdp:
+        """Raises OSError, TimeoutError or CdpError when the browser cannot be reached."""
+        try:
+            socket = await connect(
+                url,
+                open_timeout=CONNECT_S,
+                max_size=MAX_FRAME_BYTES,
+                # The reader parses as fast as it is woken; a short queue only adds pauses.
+                max_queue=None,
+                compression=None,
+                ping_interval=None,
+                user_agent_header=None,
+                proxy=None,
+            )
+        except (InvalidHandshake, InvalidURI) as error:
+            raise CdpError("connect", str(error)) from error
+        return cls(socket, on_event)
+
+    async def run(self) -> None:
+        """Read and write until the connection is gone; then every open command fails."""
+        writer = asyncio.ensure_future(self._write())
+        try:
+            while True:
+                for _ in range(FAIR_FRAMES):
+                    self._take(await self._socket.recv(decode=False))
+                # While frames are waiting, recv never pauses: let the others have their turn.
+                await asyncio.sleep(0)
+        except ConnectionClosed:
+            pass
+        finally:
+            self._closed = True
+            writer.cancel()
+            self._fail(lambda pending: True, "the browser closed the connection")
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._socket.close()
+
+    # Commands
+
+    async def call(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        session: str = "",
+        deadline: float = COMMAND_S,
+    ) -> dict[str, Any]:
+        """Send a command and wait for its answer.
+
+        Raises:
+            CdpTimeout: no answer within the deadline.
+            CdpGone: the connection or the target went away.
+            CdpError: the browser refused.
+        """
+        answer = self.post(method, params, session)
+        try:
+            async with asyncio.timeout(deadline):
+                return await answer
+        except TimeoutError:
+            raise CdpTimeout(method, f"no answer within {deadline:g} s") from None
+
+    def post(
+        self, method: str, params: dict[str, Any] | None = None, session: str = ""
+    ) -> asyncio.Future[dict[str, Any]]:
+        """Send a command without waiting; whoever wants the answer awaits the future."""
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            future.set_exception(CdpGone(method, "the browser closed the connection"))
+            _observed(future)
+            return future
+        self._last_id += 1
+        message: dict[str, Any] = {"id": self._last_id, "method": method, "params": params or {}}
+        if session:
+            message["sessionId"] = session
+        self._pending[self._last_id] = _Pending(method, session, time.monotonic(), future)
+        future.add_done_callback(partial(self._forget, self._last_id))
+        self._outbox.append(orjson.dumps(message))
+        self._to_send.set()
+        self.counts.commands += 1
+        return future
+
+    def _forget(self, number: int, _: asyncio.Future[dict[str, Any]]) -> None:
+        self._pending.pop(number, None)
+
+    def fail_session(self, session: str, why: str) -> None:
+        """Fail what waits for a session that can no longer answer, such as a crashed page's."""
+        self._fail(lambda pending: pending.session == session, why)
+
+    def _fail(self, which: Callable[[_Pending], bool], why: str) -> None:
+        for pending in list(self._pending.values()):
+            if which(pending) and not pending.answer.done():
+                pending.answer.set_exception(CdpGone(pending.method, why))
+                _observed(pending.answer)
+
+    # The wire
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._to_send.wait()
+                self._to_send.clear()
+                while self._outbox:
+                    await self._socket.send(self._outbox.popleft(), text=True)
+        except ConnectionClosed:
+            pass  # the reader sees it too, and fails what was waiting
+
+    def _take(self, raw: bytes) -> None:
+        """One frame. Whatever is wrong with it, the next one is read."""
+        self.counts.frames += 1
+        try:
+            message = _parse(raw)
+            method = message.get("method")
+            if method is not None:
+                self._on_event(method, message.get("params") or {}, message.get("sessionId") or "")
+            else:
+                self._answered(message)
+        except Exception:
+            self.counts.bad_frames += 1
+
+    def _answered(self, message: dict[str, Any]) -> None:
+        pending = self._pending.get(message["id"])
+        if pending is None or pending.answer.done():
+            return
+        self.counts.command_seconds += time.monotonic() - pending.sent_at
+        error = message.get("error")
+        if error is None:
+            pending.answer.set_result(message.get("result") or {})
+        else:
+            said = str(error.get("message", error))
+            pending.answer.set_exception(CdpError(pending.method, said, error.get("code", 0)))
+            _observed(pending.answer)
+
+
+def _observed(future: asyncio.Future[Any]) -> None:
+    """Mark an exception as seen: nobody has to await a command that was only posted."""
+    future.exception()
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        # Halves of characters, which JavaScript strings may hold, are refused by orjson.
+        message = json.loads(raw.decode("utf-8", "replace"))
+    if not isinstance(message, dict):
+        raise TypeError("a frame is a JSON object")
+    return message

@@ -1,0 +1,239 @@
+"""The parts of a HAR entry, request, response and messages, with everything in them masked.
+
+Lists (query, form fields, cookies) are read from what is masked already and masked once more by
+name, so that a secret which only decoding brings to light is not shown either.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from codecs import getincrementaldecoder
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from pilothouse.observe.bodies import is_text
+from pilothouse.observe.har_timing import number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pilothouse.core.redact import Redactor
+    from pilothouse.observe.model import Body
+
+    type Fields = Mapping[str, Any]
+    type Record = dict[str, Any]
+
+_UNKNOWN_TYPE = "x-unknown"
+_VERSIONS = {"h2": "HTTP/2", "h2c": "HTTP/2", "h3": "HTTP/3"}
+
+
+def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redactor) -> Record:
+    """What was sent; a socket's handshake tells its request headers only with the answer."""
+    headers = _headers(sent.get("headers") or answer.get("requestHeaders"), redactor)
+    shown_url = redactor.url(url.partition("#")[0])
+    made: Record = {
+        "method": redactor.text(method),
+        "url": shown_url,
+        "httpVersion": _version(answer, redactor),
+        "cookies": [
+            _cookie(part)
+            for line in _lines(headers, "cookie")
+            for part in line.split(";")
+            if part.strip()
+        ],
+        "headers": headers,
+        "queryString": _pairs(shown_url.partition("?")[2], redactor),
+        "headersSize": -1,
+        "bodySize": 0,
+    }
+    posted = sent.get("postDataPreview")
+    if isinstance(posted, str) or sent.get("hasPostData"):
+        mime_type = _first(headers, "content-type")
+        length = _fields(sent.get("truncated")).get("postDataPreview")
+        is_whole = isinstance(posted, str) and length is None
+        made["postData"] = _post_data(posted, length, mime_type, redactor)
+        made["bodySize"] = _size(str(posted)) if is_whole else _content_length(headers)
+    return made
+
+
+def response(
+    answer: Fields, status: object, body: Body | None, transferred: object, redactor: Redactor
+) -> Record:
+    """What came back; without an answer, the same structure with status 0."""
+    headers = _headers(answer.get("headers"), redactor)
+    mime_type = _text(answer.get("mimeType")) or (body.mime_type if body else "")
+    has_none = answer.get("fromDiskCache") is True or whole(status) in (204, 304)
+    body_size = 0 if has_none or answer.get("method") == "HEAD" else _content_length(headers)
+    content = _content(body, mime_type, redactor)
+    content["mimeType"] = _first(headers, "content-type") or content["mimeType"]
+    if body is None and not _first(headers, "content-encoding"):
+        content["size"] = max(0, body_size)
+    if body is None and whole(transferred) > 0 and body_size != 0:
+        content["comment"] = "the body was not kept"
+    made: Record = {
+        "status": whole(status),
+        "statusText": redactor.text(_text(answer.get("statusText"))),
+        "httpVersion": _version(answer, redactor),
+        "cookies": [_set_cookie(line) for line in _lines(headers, "set-cookie")],
+        "headers": headers,
+        "content": content,
+        "redirectURL": _first(headers, "location"),
+        "headersSize": -1,
+        "bodySize": body_size,
+    }
+    size = number(transferred)
+    return made if size is None else {**made, "_transferSize": int(size)}
+
+
+def frame(event: Fields, redactor: Redactor) -> Record:
+    """A WebSocket message: text, or base64 with what is readable in it masked."""
+    opcode, data = whole(event.get("opcode"), 1), _text(event.get("payloadPreview"))
+    if opcode == 1:
+        data = redactor.text(data)
+    elif (plain := _readable(_unpacked(data))) and (masked := redactor.text(plain)) != plain:
+        data = b64encode(masked.encode()).decode()
+    return {
+        "type": "send" if event.get("direction") == "sent" else "receive",
+        "opcode": opcode,
+        "data": data,
+        **_true_length(event, "payloadPreview"),
+    }
+
+
+def server_sent(event: Fields, redactor: Redactor) -> Record:
+    texts = {
+        name: redactor.text(_text(event.get(name))) for name in ("eventName", "eventId", "data")
+    }
+    return {**texts, **_true_length(event, "data")}
+
+
+def _true_length(event: Fields, name: str) -> Record:
+    """How long a text was before it was cut."""
+    length = _fields(event.get("truncated")).get(name)
+    return {} if length is None else {"_length": whole(length)}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _fields(value: object) -> Fields:
+    return value if isinstance(value, dict) else {}
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _version(answer: Fields, redactor: Redactor) -> str:
+    spoken = _text(answer.get("protocol"))
+    if not spoken and answer.get("status") == 101:
+        spoken = "http/1.1"  # only HTTP/1.1 switches protocols
+    short = spoken.partition("-")[0].lower()  # h3-29 is a draft of h3
+    if short.startswith("http/"):
+        return redactor.text(spoken.upper())
+    return _VERSIONS.get(short) or redactor.text(spoken)
+
+
+def _headers(headers: object, redactor: Redactor) -> list[Record]:
+    """The browser joins several headers of one name by line breaks."""
+    return [
+        {"name": name, "value": line}
+        for name, value in _fields(headers).items()
+        for line in redactor.header(name, _text(value)).split("\n")
+    ]
+
+
+def _lines(headers: list[Record], name: str) -> list[str]:
+    return [header["value"] for header in headers if header["name"].lower() == name]
+
+
+def _first(headers: list[Record], name: str) -> str:
+    return next(iter(_lines(headers, name)), "")
+
+
+def _content_length(headers: list[Record]) -> int:
+    said = _first(headers, "content-length")
+    is_size = said.isascii() and said.isdecimal() and len(said) < 16
+    return int(said) if is_size else -1
+
+
+def _pairs(encoded: str, redactor: Redactor) -> list[Record]:
+    pairs = parse_qsl(encoded, keep_blank_values=True, errors="replace")
+    masked: Any = redactor.value([{"name": name, "value": value} for name, value in pairs])
+    records: list[Record] = masked
+    return records
+
+
+def _cookie(part: str) -> Record:
+    """A cookie without a name is all value."""
+    name, equals, value = part.strip().partition("=")
+    return {"name": name, "value": value} if equals else {"name": "", "value": name}
+
+
+def _set_cookie(line: str) -> Record:
+    first, *rest = line.split(";")
+    attributes = {
+        name.strip().lower(): value.strip() for name, _, value in (a.partition("=") for a in rest)
+    }
+    made: Record = {
+        **_cookie(first),
+        "httpOnly": "httponly" in attributes,
+        "secure": "secure" in attributes,
+    }
+    made |= {name: attributes[name] for name in ("path", "domain") if attributes.get(name)}
+    try:
+        made["expires"] = parsedate_to_datetime(attributes.get("expires", "")).isoformat()
+    except (ValueError, TypeError, OverflowError):
+        pass  # a session cookie, or a date that is none
+    return made
+
+
+def _post_data(posted: object, length: object, mime_type: str, redactor: Redactor) -> Record:
+    text = redactor.text(_text(posted), mime_type)
+    made: Record = {"mimeType": mime_type, "text": text}
+    if "form-urlencoded" in mime_type.lower():
+        made["params"] = _pairs(text, redactor)
+    if posted is None:
+        made["comment"] = "too large for the browser to send along"
+    elif length is not None:
+        made["comment"] = f"cut; {whole(length)} characters in full"
+    return made
+
+
+def _content(body: Body | None, mime_type: str, redactor: Redactor) -> Record:
+    made: Record = {"size": 0, "mimeType": redactor.text(mime_type) or _UNKNOWN_TYPE}
+    if body is None:
+        return made
+    if not body.encoded:
+        shown = redactor.text(body.text, mime_type)
+        return {**made, "size": _size(body.text), "text": shown}
+    raw = _unpacked(body.text)
+    made["size"] = len(raw)
+    if is_text(mime_type):
+        said = raw.decode(json.detect_encoding(raw), "replace")
+        return {**made, "text": redactor.text(said, mime_type)}
+    # Text under a false flag is shown as text only when there was something to hide in it.
+    plain = _readable(raw)
+    masked = None if plain is None else redactor.text(plain)
+    if masked != plain:
+        return {**made, "text": masked}
+    return {**made, "text": body.text, "encoding": "base64"}
+
+
+def _unpacked(encoded: str) -> bytes:
+    """Base64 that may have been cut off anywhere."""
+    try:
+        return b64decode(encoded[: len(encoded) // 4 * 4])
+    except ValueError:
+        return b""
+
+
+def _readable(raw: bytes) -> str | None:
+    """The bytes as text if they are text, also when cut off within a character."""
+    try:
+        return getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,140 @@
+"""One observed target: its ring, its filters, and what the tools read of it. No socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from pilothouse.core.ring import Ring, Slice
+from pilothouse.observe.bodies import Bodies
+from pilothouse.observe.model import Filters, Seen
+from pilothouse.observe.protocol import Normalizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.observe.reading import Query
+
+type State = Literal["observing", "crashed", "disconnected", "closed", "stopped", "stored"]
+"""`crashed` until the page is reloaded, `disconnected` while the browser is gone, `closed` when
+the tab is, `stopped` by cdp_stop_observe, `stored` when only the store remembers. The events
+stay readable in all of them."""
+
+
+class Keep(Protocol):
+    """A place for all events of one session."""
+
+    def append(self, target_id: str, seq: int, seen: Seen) -> None: ...
+    def next_seq(self, target_id: str) -> int: ...
+    def forget(self, target_id: str) -> None: ...
+    def read(
+        self, target_id: str, start: int, stop: int, limit: int, query: Query
+    ) -> Slice[Seen]: ...
+
+
+@dataclass
+class Tally:
+    """Counts for /metrics."""
+
+    seen: int = 0
+    filtered: int = 0
+    malformed: int = 0
+
+
+@dataclass(eq=False)
+class Observation:
+    """What is kept of one target."""
+
+    target_id: str
+    host: str
+    port: int
+    clock: Clock
+    changed: Callable[[str], None]
+    buffer_size: int
+    ttl_sec: float
+    include_workers: bool = True
+    include_iframes: bool = True
+    keep: Keep | None = None
+    """Where every event is kept beside the ring."""
+    explicit: bool = False
+    """Asked for by cdp_observe, not only recorded because the tab is the session's own."""
+    state: State = "observing"
+    filters: Filters = field(default_factory=Filters)
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        start = self.keep.next_seq(self.target_id) if self.keep else 0
+        self.ring: Ring[Seen] = Ring(self.buffer_size, ttl=self.ttl_sec * 1000, start=start)
+        self.normalizer = Normalizer(lambda: self.filters.max_body_bytes)
+        self.bodies = Bodies()
+        self.session_of: dict[str, str] = {}
+        """Request id → the CDP session that saw it, which alone can give its body."""
+        self.uri = f"cdp://events/{self.target_id}"
+        self.touched_at = self.clock()
+
+    @property
+    def dropped(self) -> int:
+        return self.ring.dropped
+
+    def take(self, method: str, params: dict[str, Any], session: str) -> list[dict[str, Any]]:
+        """Keep what a protocol event says; the normalised events that were kept."""
+        try:
+            made = self.normalizer.receive(method, params)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            self.tally.malformed += 1
+            return []
+        kept = [event for event in made if self._keep(event, session)]
+        if kept:
+            self.changed(self.uri)
+        return kept
+
+    def note(self, kind: str, **facts: Any) -> None:
+        """An event of our own making: a gap, a detached child, a lost browser."""
+        if self._keep({"kind": "other", "type": kind, **facts}, ""):
+            self.changed(self.uri)
+
+    def _keep(self, event: dict[str, Any], session: str) -> bool:
+        self.tally.seen += 1
+        if not self.filters.admits(event["kind"], event.get("url") or ""):
+            self.tally.filtered += 1
+            return False
+        at = self.clock()
+        event["ts"] = int(at)
+        event["sessionId"] = session
+        seen = Seen(at, event)
+        seq = self.ring.append(seen, at)
+        if self.keep is not None:
+            self.keep.append(self.target_id, seq, seen)
+        if event["kind"] in ("request", "response"):
+            # A worker's script is asked for by its page and answered to the worker.
+            self.session_of[event["requestId"]] = session
+            if len(self.session_of) > 2 * self.buffer_size:
+                del self.session_of[next(iter(self.session_of))]
+        return True
+
+    def read(self, query: Query, offset: int, limit: int) -> Slice[Seen]:
+        """A page of the ring; with a store, of everything that was ever kept."""
+        first = self.ring.first_seq
+        if self.keep is None or offset >= first:
+            return self.ring.read(offset, limit, query.matcher())
+        old = self.keep.read(self.target_id, offset, first, limit, query)
+        room = limit - len(old.items)
+        new = self.ring.read(first, room, query.matcher())
+        after = new.next_seq if room else old.next_seq
+        if room == 0 and old.next_seq == first and new.matched:
+            after = first
+        return Slice([*old.items, *new.items], after, 0, old.matched + new.matched)
+
+    def clear(self) -> None:
+        self.ring.clear()
+        if self.keep is not None:
+            self.keep.forget(self.target_id)
+        self.changed(self.uri)
+
+    def expired(self, now: float) -> bool:
+        """Nothing was added for longer than its time to live."""
+        idle_since = self.touched_at
+        return self.ring.expired(now) or (
+            len(self.ring) == 0 and now - idle_since > self.ttl_sec * 1000
+        )

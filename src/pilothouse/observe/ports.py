@@ -1,0 +1,45 @@
+"""What the observer's tools ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pilothouse.core.redact import Redactor
+    from pilothouse.observe.model import Body, Filters, Target
+    from pilothouse.observe.observation import Observation
+
+
+class Observer(Protocol):
+    """The targets that one session observes."""
+
+    redactor: Redactor
+
+    async def targets(self, host: str | None, port: int | None) -> list[Target]:
+        """Raises BrowserUnreachable, SecurityBlocked."""
+
+    async def observe(
+        self,
+        host: str | None,
+        port: int | None,
+        target_id: str | None,
+        url_includes: str | None,
+        *,
+        include_workers: bool,
+        include_iframes: bool,
+        buffer_size: int | None,
+        ttl_sec: int | None,
+    ) -> Observation:
+        """Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
+
+    async def stop(self, target_id: str, *, drop_buffer: bool) -> None:
+        """Raises NotObserving."""
+
+    def find(self, target_id: str) -> Observation:
+        """The observation, also one that was stopped or lost its browser; raises NotObserving."""
+
+    async def body(self, target_id: str, request_id: str) -> Body:
+        """Raises NotObserving, BodyNotAvailable."""
+
+    def set_filters(self, target_id: str, filters: Filters) -> None:
+        """Raises NotObserving."""

@@ -1,0 +1,286 @@
+"""All events on disk (`--store sqlite:PATH`): what the ring forgets, the store still has.
+
+One thread writes in batches; readers have connections of their own. SQLite in WAL mode loses
+nothing that was committed when the process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.ring import Slice
+from pilothouse.observe.model import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pilothouse.observe.reading import Query
+
+BATCH_S = 0.05
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    owner TEXT NOT NULL, target TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL,
+    kind TEXT NOT NULL, url TEXT NOT NULL, method TEXT NOT NULL, level TEXT NOT NULL,
+    status INTEGER NOT NULL, request_id TEXT NOT NULL, packed BLOB NOT NULL,
+    PRIMARY KEY (owner, target, seq)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_request ON events (owner, target, request_id)
+    WHERE request_id != '';
+"""
+_COLUMNS = "seq, at, kind, url, method, level, status, request_id, packed"
+
+type _Row = tuple[str, str, int, float, str, str, str, str, int, str, bytes]
+
+
+class StoreError(Exception):
+    """The store cannot be opened; the message names the file and why."""
+
+
+class Store:
+    """Events of all targets of all sessions, each session's for itself."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreError."""
+        self._path = path
+        try:
+            # Made by us first, because SQLite would make it readable for others.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            self._connect().executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: {error}") from None
+        self._pending: deque[_Row] = deque()
+        self._turn = threading.Condition()
+        self._closing = False
+        self._busy = False
+        self.failed = ""
+        """Why the last batch could not be written; empty when all is well."""
+        self._writer = threading.Thread(target=self._write, name="observe-store", daemon=True)
+        self._writer.start()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=5, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        return connection
+
+    # Writing
+
+    def append(self, owner: str, target: str, seq: int, seen: Seen) -> None:
+        """Keep an event; returns at once."""
+        self._pending.append(
+            (
+                owner,
+                target,
+                seq,
+                seen.at,
+                seen.kind,
+                seen.url,
+                seen.method,
+                seen.level,
+                seen.status,
+                seen.request_id,
+                seen.packed,
+            )
+        )
+
+    def flush(self) -> None:
+        """Wait until everything that was appended is on disk."""
+        with self._turn:
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: not self._pending and not self._busy, timeout=30)
+
+    def close(self) -> None:
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        self._writer.join(30)
+
+    def _write(self) -> None:
+        connection = self._connect()
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._closing, timeout=BATCH_S)
+                closing = self._closing
+                batch = [self._pending.popleft() for _ in range(len(self._pending))]
+                self._busy = bool(batch)
+            if batch:
+                self._commit(connection, batch)
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
+                if closing and not self._pending:
+                    break
+        connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Row]) -> None:
+        marks = ",".join("?" * 11)
+        try:
+            with connection:
+                connection.executemany(f"INSERT OR REPLACE INTO events VALUES ({marks})", batch)
+            self.failed = ""
+        except sqlite3.Error as error:
+            # A full disk must not stop the recording in memory; the answers say so.
+            self.failed = str(error)
+
+    # Reading
+
+    def next_seq(self, owner: str, target: str) -> int:
+        """The seq after the last one that is stored, 0 for a target that is not known."""
+        connection = self._connect()
+        try:
+            row = connection.execute(
+                "SELECT max(seq) FROM events WHERE owner = ? AND target = ?", (owner, target)
+            ).fetchone()
+        finally:
+            connection.close()
+        return 0 if row[0] is None else int(row[0]) + 1
+
+    def targets(self, owner: str) -> list[str]:
+        connection = self._connect()
+        try:
+            rows = connection.execute(
+                "SELECT DISTINCT target FROM events WHERE owner = ?", (owner,)
+            )
+            return [row[0] for row in rows]
+        finally:
+            connection.close()
+
+    def forget(self, owner: str, target: str) -> None:
+        """Delete a target's events, also those that are still on their way to the disk."""
+        self.flush()
+        connection = self._connect()
+        try:
+            with connection:
+                connection.execute(
+                    "DELETE FROM events WHERE owner = ? AND target = ?", (owner, target)
+                )
+        finally:
+            connection.close()
+
+    def read(
+        self, owner: str, target: str, start: int, stop: int, limit: int, query: Query
+    ) -> Slice[Seen]:
+        """Events of `[start, stop)` that fit, oldest first."""
+        self.flush()
+        where, values = _where(query)
+        base: list[Any] = [owner, target, start, stop, *values]
+        condition = f"owner = ? AND target = ? AND seq >= ? AND seq < ?{where}"
+        connection = self._connect()
+        try:
+            if query.text_includes:
+                return self._scan(connection, condition, base, stop, limit, query)
+            matched = connection.execute(
+                f"SELECT count(*) FROM events WHERE {condition}", base
+            ).fetchone()[0]
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM events WHERE {condition} ORDER BY seq LIMIT ?",
+                [*base, limit + 1],
+            ).fetchall()
+        finally:
+            connection.close()
+        items = [(row[0], _seen(row)) for row in rows[:limit]]
+        return Slice(items, rows[limit][0] if len(rows) > limit else stop, 0, matched)
+
+    @staticmethod
+    def _scan(
+        connection: sqlite3.Connection,
+        condition: str,
+        base: list[Any],
+        stop: int,
+        limit: int,
+        query: Query,
+    ) -> Slice[Seen]:
+        """Text is judged by the same predicate as in the ring."""
+        fits = query.matcher()
+        items: list[tuple[int, Seen]] = []
+        matched, after = 0, stop
+        for row in connection.execute(
+            f"SELECT {_COLUMNS} FROM events WHERE {condition} ORDER BY seq", base
+        ):
+            seen = _seen(row)
+            if fits is not None and not fits(seen):
+                continue
+            matched += 1
+            if len(items) < limit:
+                items.append((row[0], seen))
+            elif matched == limit + 1:
+                after = row[0]
+        return Slice(items, after, 0, matched)
+
+
+def _where(query: Query) -> tuple[str, list[Any]]:
+    """The part of a query that SQL can judge."""
+    parts: list[str] = []
+    values: list[Any] = []
+    if query.kinds:
+        parts.append(f"kind IN ({','.join('?' * len(query.kinds))})")
+        values += query.kinds
+    for column, value in (
+        ("method", query.method.upper()),
+        ("level", query.level),
+        ("request_id", query.request_id),
+    ):
+        if value:
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if query.since:
+        parts.append("at >= ?")
+        values.append(query.since)
+    if query.url_includes:
+        parts.append("instr(url, ?) > 0")
+        values.append(query.url_includes)
+    if query.status:
+        low, high = query.status_range()
+        parts.append("status BETWEEN ? AND ?")
+        values += [low, high]
+    return "".join(f" AND {part}" for part in parts), values
+
+
+def _seen(row: tuple[Any, ...]) -> Seen:
+    return Seen.stored(*row[1:])
+
+
+class SessionStore:
+    """The part of a store that belongs to one session; implements `Keep`."""
+
+    def __init__(self, store: Store, owner: str) -> None:
+        self._store = store
+        self._owner = owner
+
+    def append(self, target_id: str, seq: int, seen: Seen) -> None:
+        self._store.append(self._owner, target_id, seq, seen)
+
+    def next_seq(self, target_id: str) -> int:
+        return self._store.next_seq(self._owner, target_id)
+
+    def forget(self, target_id: str) -> None:
+        self._store.forget(self._owner, target_id)
+
+    def read(self, target_id: str, start: int, stop: int, limit: int, query: Query) -> Slice[Seen]:
+        return self._store.read(self._owner, target_id, start, stop, limit, query)
+
+
+@contextmanager
+def open_store(setting: str, owner: str) -> Iterator[SessionStore | None]:
+    """The store that `--store` names, for one session; None when it names none.
+
+    Raises:
+        StoreError: the setting cannot be understood, or the file cannot be used.
+    """
+    if not setting:
+        yield None
+        return
+    kind, _, path = setting.partition(":")
+    if kind != "sqlite" or not path:
+        raise StoreError(f"{setting!r} is no store; write sqlite:PATH")
+    store = Store(Path(path).expanduser())
+    try:
+        yield SessionStore(store, owner)
+    finally:
+        store.close()
