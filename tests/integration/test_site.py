@@ -1,15 +1,12 @@
-"""The test site and the test browser do what other tests rely on."""
+"""The test site does what other tests rely on, by itself and in a real browser."""
 
 from __future__ import annotations
 
 import json
 import re
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import psutil
 import pytest
 from websockets.sync.client import connect
 
@@ -22,12 +19,7 @@ if TYPE_CHECKING:
 
 # Pages that wait for someone keep their name as their title; the others end as "done".
 WAITING = {"covered", "dialog", "empty", "form", "frame", "mapped"}
-QUERIES = {
-    "flood": "?auto=1&n=500",
-    "fetches": "?n=120",
-    "mix": "?n=3",
-    "spa": "?auto=1",
-}
+QUERIES = {"flood": "?auto=1&n=500", "fetches": "?n=120", "mix": "?n=3", "spa": "?auto=1"}
 FAILING_ON_PURPOSE = {"console", "mix"}
 
 
@@ -196,7 +188,7 @@ def test_the_console_page_shows_every_type_and_failure(site: Site, chromium: Chr
 
 
 @pytest.mark.browser
-def test_fetches_and_frames_reach_the_site(site: Site, chromium: Chromium) -> None:
+def test_every_fetch_reaches_the_site(site: Site, chromium: Chromium) -> None:
     site.forget_requests()
     tab = chromium.open(site.url("/fetches?n=120"))
     chromium.wait_for_title(tab)
@@ -210,9 +202,13 @@ def test_the_frame_of_the_other_host_is_out_of_process(site: Site, chromium: Chr
     site.forget_requests()
     tab = chromium.open(site.url("/frames"))
     chromium.wait_for_title(tab)
-    frames = [target["url"] for target in chromium.targets() if target["type"] == "iframe"]
+    expected = [site.url("/frame?name=cross", host="localhost")]
+    wait_until(
+        # A frame of a tab that another test closed may take a moment to go.
+        lambda: [t["url"] for t in chromium.targets() if t["type"] == "iframe"] == expected,
+        "the frame of the other host, and no other, as a target",
+    )
     chromium.close_tab(tab)
-    assert frames == [site.url("/frame?name=cross", host="localhost")]
     hosts = {r.path: r.headers["host"].split(":")[0] for r in site.requests}
     assert hosts["/item/1?from=same-frame"] == "127.0.0.1"
     assert hosts["/item/1?from=cross-frame"] == "localhost"
@@ -224,11 +220,13 @@ def test_every_worker_is_a_target_and_fetches(site: Site, chromium: Chromium) ->
     tabs = [chromium.open(site.url(page)) for page in ("/workers", "/sw")]
     for tab in tabs:
         chromium.wait_for_title(tab)
-    types = [target["type"] for target in chromium.targets()]
+    expected = ["service_worker", "shared_worker", "worker", "worker"]
+    wait_until(
+        lambda: sorted(t["type"] for t in chromium.targets() if "worker" in t["type"]) == expected,
+        f"{expected} as targets",
+    )
     for tab in tabs:
         chromium.close_tab(tab)
-    counts = {name: types.count(name) for name in ("worker", "shared_worker", "service_worker")}
-    assert counts == {"worker": 2, "shared_worker": 1, "service_worker": 1}
     paths = {request.path for request in site.requests}
     workers = ("dedicated-worker", "nested-worker", "shared-worker", "sw-page")
     assert {f"/item/1?from={worker}" for worker in workers} <= paths
@@ -296,66 +294,3 @@ def original_line(mappings: str, column: int) -> int:
         if at <= column:
             found = line
     return found
-
-
-@pytest.mark.browser
-def test_a_crash_ends_the_page_and_not_the_browser(site: Site, chromium: Chromium) -> None:
-    tab = chromium.open(site.url("/empty"))
-    chromium.wait_for_title(tab, "empty")
-    chromium.crash(tab)
-    other = chromium.open(site.url("/empty"))
-    chromium.wait_for_title(other, "empty")
-    assert chromium.evaluate(other, "Promise.resolve(6 * 7)") == 42
-    with pytest.raises(RuntimeError, match="thrown here"):
-        chromium.evaluate(other, "(() => { throw new Error('thrown here') })()")
-    for each in (tab, other):
-        chromium.close_tab(each)
-
-
-@pytest.mark.browser
-def test_a_killed_browser_leaves_nothing_behind(site: Site) -> None:
-    with Chromium() as chromium:
-        chromium.wait_for_title(chromium.open(site.url("/workers")))
-        processes = chromium.processes()
-        started = {process.pid for process in processes}
-        family = psutil.Process(chromium.pid).children(recursive=True)
-        assert {chromium.pid, *(child.pid for child in family)} <= started
-        chromium.kill()
-        assert not any(running(process) for process in processes)
-        with pytest.raises(ConnectionRefusedError):
-            chromium.targets()
-        assert chromium.profile.exists()
-    assert not chromium.profile.exists()
-
-
-@pytest.mark.browser
-def test_the_end_of_the_block_ends_the_browser() -> None:
-    with Chromium() as chromium:
-        processes = wait_until(chromium.processes, "Chromium's processes")
-    assert not any(running(process) for process in processes)
-    assert not chromium.profile.exists()
-
-
-def test_a_browser_that_does_not_start_says_why_and_leaves_no_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken-browser"
-    broken.write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setenv("PILOTHOUSE_BROWSER", str(broken))
-    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(make_folder(tmp_path / "profile")))
-    with pytest.raises(RuntimeError, match="no display"):
-        Chromium().__enter__()
-    assert not (tmp_path / "profile").exists()
-
-
-def make_folder(path: Path) -> Path:
-    path.mkdir()
-    return path
-
-
-def running(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -15,7 +15,7 @@ import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from mcp.client import Client
@@ -200,7 +200,7 @@ class RawStdio:
         self._drain.join(5)
         return rest, b"".join(self._errors).decode()
 
-    def __enter__(self) -> RawStdio:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

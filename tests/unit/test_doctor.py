@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse import doctor, doctor_machine, doctor_probe, doctor_report, folders
+from pilothouse import doctor, doctor_machine, doctor_report, folders
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context

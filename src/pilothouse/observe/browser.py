@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pilothouse.observe.bodies import MAX_BODY_BYTES, is_text
 from pilothouse.observe.cdp import COMMAND_S, ENABLE_S, Cdp, CdpError, CdpGone
+from pilothouse.observe.mapping import Mapper, places
 from pilothouse.observe.model import Body, Target
 from pilothouse.observe.protocol import INTERESTING
 
@@ -117,9 +119,13 @@ class Browser:
             target_id, info["type"], info.get("url", ""), [observation]
         )
         self._share_workers(observation, info.get("url", ""))
+        observation.mapper = Mapper(target_id, partial(self._ask, session))
         last = self._enable(session, info["type"], observation)
         async with asyncio.timeout(ENABLE_S):
             await last
+
+    async def _ask(self, session: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await self.cdp.call(method, params, session, ENABLE_S)
 
     def detach(self, observation: Observation) -> None:
         """Stop observing; children that nobody else observes are let go."""
@@ -215,6 +221,9 @@ class Browser:
         if method == "Network.loadingFinished":
             if kept:
                 self._fetch_body(observation, params, session)
+        elif method == "Runtime.exceptionThrown":
+            if kept and observation.mapper is not None:
+                observation.mapper.prefetch({place["url"] for place in places(kept[0])})
         elif method == "Page.frameNavigated":
             if attached.target_id == observation.target_id and kept:
                 attached.url = kept[0]["url"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.core.clock import Clock
+    from pilothouse.observe.mapping import Mapper
     from pilothouse.observe.reading import Query
 
 type State = Literal["observing", "crashed", "disconnected", "closed", "stopped", "stored"]
@@ -70,6 +71,7 @@ class Observation:
         self.bodies = Bodies()
         self.session_of: dict[str, str] = {}
         """Request id → the CDP session that saw it, which alone can give its body."""
+        self.mapper: Mapper | None = None
         self.uri = f"cdp://events/{self.target_id}"
         self.touched_at = self.clock()
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pilothouse.core.paging import Limit
+from pilothouse.observe.mapping import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pilothouse.core.redact import Redactor
+    from pilothouse.observe.mapping import Mapper
     from pilothouse.observe.model import Seen
     from pilothouse.observe.observation import Observation
 
@@ -143,10 +145,6 @@ def shown(observation: Observation, seq: int, seen: Seen, redactor: Redactor) ->
         event["args"] = [redactor.text(arg) for arg in event["args"]]
     if event.get("argsPreview"):
         event["argsPreview"] = redactor.value(event["argsPreview"])
-    for name in ("stack",):
-        place = event.get(name)
-        if place and place.get("url"):
-            event[name] = {**place, "url": redactor.url(place["url"])}
     head = {
         "seq": seq,
         "ts": event.pop("ts"),
@@ -181,6 +179,18 @@ def tail(observation: Observation, limit: int, redactor: Redactor) -> Page:
     part = observation.ring.tail(limit)
     events = [shown(observation, seq, seen, redactor) for seq, seen in part.items]
     return Page(events, part.next_seq, observation.dropped, len(events), Limit(limit, MAX_LIMIT))
+
+
+async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -> None:
+    """Lead the places of exceptions back to their sources, where there are maps; then mask."""
+    for event in page.events:
+        for place in places(event):
+            if mapper is not None and event.get("source") == "exception":
+                original = await mapper.original(place)
+                if original is not None:
+                    place["original"] = original
+            if place.get("url"):
+                place["url"] = redactor.url(place["url"])
 
 
 def compact(event: Mapping[str, Any]) -> dict[str, Any]:

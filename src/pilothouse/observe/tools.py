@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import Annotated, Any, Literal
 
+from anyio import to_thread
 from pydantic import Field
 
+from pilothouse import __version__
 from pilothouse.core.faults import Envelope, InvalidInput
 from pilothouse.core.fence import visible_json
 from pilothouse.core.model import Args, Result
 from pilothouse.core.paging import estimated_tokens
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Group, tool
+from pilothouse.observe.har import har
 from pilothouse.observe.model import (
     DEFAULT_MAX_BODY_BYTES,
     AlreadyObserving,
@@ -23,9 +27,19 @@ from pilothouse.observe.model import (
     NotObserving,
     SecurityBlocked,
     TargetNotFound,
+    pack,
 )
 from pilothouse.observe.ports import Observer
-from pilothouse.observe.reading import Page, Query, compact, read, status_range, summary, tail
+from pilothouse.observe.reading import (
+    Page,
+    Query,
+    compact,
+    read,
+    settle_places,
+    status_range,
+    summary,
+    tail,
+)
 
 OBSERVE = Group(
     name="observe",
@@ -232,6 +246,7 @@ async def cdp_read_events(args: ReadEvents, observer: Observer) -> Events:
     )
     observation = observer.find(args.target_id)
     page = read(observation, query, args.offset, args.limit, observer.redactor)
+    await settle_places(page, observation.mapper, observer.redactor)
     return _fitting(page, observation.state, args.max_tokens)
 
 
@@ -435,7 +450,18 @@ async def cdp_events(targetId: str, observer: Observer) -> str:  # the spec's na
     """The newest 200 events of an observed tab; subscribe to hear of new ones."""
     observation = observer.find(targetId)
     page = tail(observation, TAIL, observer.redactor)
+    await settle_places(page, observation.mapper, observer.redactor)
     return visible_json(_fitting(page, observation.state, None).dump())
+
+
+@resource(OBSERVE, "cdp://har/{targetId}")
+async def cdp_har(targetId: str, observer: Observer) -> str:  # the spec's name
+    """The recorded traffic of a tab as HAR 1.2, with bodies and WebSocket messages, masked."""
+    observation = observer.find(targetId)
+    events = [(seq, seen.unpack()) for seq, seen in observation.ring]
+    made = partial(har, events, observation.bodies.get, observer.redactor, version=__version__)
+    # Masking thousands of entries takes a while; the event loop goes on meanwhile.
+    return pack(await to_thread.run_sync(made)).decode()
 
 
 TOOLS = (
@@ -448,4 +474,4 @@ TOOLS = (
     cdp_set_filters,
     cdp_get_filters,
 )
-RESOURCES = (cdp_events,)
+RESOURCES = (cdp_events, cdp_har)

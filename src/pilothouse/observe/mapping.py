@@ -1,0 +1,123 @@
+"""Places in served scripts led back to the sources they were made from.
+
+A script's text and its map are fetched through the observed page, once each, when the first
+exception points into it; the map must come from the script's own origin, so that a page cannot
+send the browser elsewhere with DevTools' rights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pilothouse.observe.cdp import ENABLE_S, CdpError
+from pilothouse.observe.sourcemaps import SourceMap, inline_map, map_url
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    type Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+    """Sends a command to the observed page."""
+
+MAX_MAPS = 50
+MAX_BYTES = 64 * 1024 * 1024
+_CHUNK = 1024 * 1024
+
+
+class Mapper:
+    """The source maps of one target's scripts."""
+
+    def __init__(self, frame_id: str, call: Call) -> None:
+        self._frame_id = frame_id
+        self._call = call
+        self._maps: dict[str, asyncio.Task[SourceMap | None]] = {}
+
+    def prefetch(self, urls: set[str]) -> None:
+        """Start to fetch the maps of scripts, while they are surely there."""
+        for url in urls:
+            if url.startswith(("http://", "https://")):
+                self._map(url)
+
+    def _map(self, url: str) -> asyncio.Task[SourceMap | None]:
+        task = self._maps.get(url)
+        if task is None:
+            if len(self._maps) >= MAX_MAPS:
+                del self._maps[next(iter(self._maps))]
+            task = self._maps[url] = asyncio.ensure_future(self._fetch(url))
+        return task
+
+    async def original(self, place: dict[str, Any]) -> dict[str, Any] | None:
+        """Where a place `{url, line, column}` really is; None where there is no map."""
+        url, line, column = place.get("url", ""), place.get("line", 0), place.get("column", 0)
+        if not url.startswith(("http://", "https://")) or not line:
+            return None
+        try:
+            found_map = await asyncio.wait_for(asyncio.shield(self._map(url)), ENABLE_S)
+        except TimeoutError:
+            return None
+        found = found_map.original(line, column) if found_map is not None else None
+        if found is None or found_map is None:
+            return None
+        told = {"source": found.source, "line": found.line, "column": found.column}
+        if found.name:
+            told["name"] = found.name
+        code = found_map.excerpt(found)
+        if code:
+            told["code"] = code.strip()[:200]
+        return told
+
+    async def _fetch(self, url: str) -> SourceMap | None:
+        try:
+            script, headers = await self._load(url)
+            where = map_url(url, script, headers)
+            if where is None:
+                return None
+            if where.startswith("data:"):
+                text = inline_map(where)
+            elif _origin(where) == _origin(url):
+                text, _ = await self._load(where)
+            else:
+                return None
+            return await asyncio.to_thread(SourceMap.parse, text)
+        except (CdpError, ValueError, KeyError, TypeError):
+            return None  # a place in the served script is still a place
+
+    async def _load(self, url: str) -> tuple[str, dict[str, str]]:
+        """A resource as the page would load it."""
+        answer = await self._call(
+            "Network.loadNetworkResource",
+            {
+                "frameId": self._frame_id,
+                "url": url,
+                "options": {"disableCache": False, "includeCredentials": True},
+            },
+        )
+        resource = answer["resource"]
+        if not resource.get("success") or "stream" not in resource:
+            raise ValueError(f"{url} could not be loaded")
+        parts: list[bytes] = []
+        size = 0
+        while size <= MAX_BYTES:
+            part = await self._call("IO.read", {"handle": resource["stream"], "size": _CHUNK})
+            data = part.get("data", "")
+            raw = base64.b64decode(data) if part.get("base64Encoded") else data.encode()
+            parts.append(raw)
+            size += len(raw)
+            if part.get("eof"):
+                break
+        await self._call("IO.close", {"handle": resource["stream"]})
+        headers = {str(k): str(v) for k, v in (resource.get("headers") or {}).items()}
+        return b"".join(parts).decode("utf-8", "replace"), headers
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def places(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The places that an event names: its stack's top and all its frames."""
+    stack = event.get("stack")
+    return [*([stack] if stack else []), *(event.get("frames") or [])]

@@ -1,0 +1,170 @@
+"""What a real page does is recorded: every line, request, frame and worker, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.observing import Watcher, texts, visit
+
+if TYPE_CHECKING:
+    from tests.support.chromium import Chromium
+    from tests.support.site import Site
+
+pytestmark = pytest.mark.browser
+
+
+def request_of(events: list[dict[str, Any]], part: str) -> list[dict[str, Any]]:
+    return [event for event in events if part in event.get("url", "")]
+
+
+def test_console_lines_of_every_type_are_there_once_with_text_args_and_structure(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/console"))
+    chromium.wait_for_title(tab)
+    events = watcher.events(tab, kinds=["console", "log"])
+    assert "[object Object]" not in str(events)
+    levels = {event["type"] for event in events}
+    assert {"log", "warn", "error", "info", "debug", "trace"} <= levels
+    exceptions = [event for event in events if event.get("source") == "exception"]
+    assert len(exceptions) >= 2
+    assert any(event.get("inPromise") for event in exceptions)
+    assert all(event["stack"]["url"].startswith(site.url("")) for event in exceptions)
+    consoles = [event for event in events if event["kind"] == "console"]
+    assert all(len(event["args"]) == len(event["argsPreview"]) for event in consoles)
+    assert all({"seq", "ts", "targetId", "sessionId", "kind"} <= event.keys() for event in events)
+    assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
+
+
+def test_requests_redirects_failures_and_posts_are_told_whole(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(
+        tab,
+        """(async () => {
+          await fetch('/redirect/3');
+          await fetch('/api/echo', {method: 'POST', body: JSON.stringify({a: 1}),
+            headers: {'content-type': 'application/json', 'authorization': 'Bearer abc123def456'}});
+          await fetch('/status/404');
+          await fetch('/abort').then(r => r.text()).catch(() => 0);
+          return 1;
+        })()""",
+    )
+    events = watcher.wait_for(
+        tab, lambda found: any(e["kind"] == "loadingFailed" and "/abort" in e["url"] for e in found)
+    )
+    hops = [e for e in events if "/redirect/" in e.get("url", "") and e["kind"] == "request"]
+    assert len(hops) == 4
+    assert len({e["requestId"] for e in hops}) == 1
+    assert [e.get("hop", 0) for e in hops] == [0, 1, 2, 3]
+    answers = [e for e in events if "/redirect/" in e.get("url", "") and e["kind"] == "response"]
+    assert [e["status"] // 100 for e in answers] == [3, 3, 3, 2]
+    post = next(e for e in events if e["kind"] == "request" and e["method"] == "POST")
+    assert post["postDataPreview"] == '{"a":1}'
+    assert "abc123def456" not in str(post)
+    assert post["initiator"] == "script"
+    missing = [e for e in events if "/status/404" in e.get("url", "")]
+    assert {e["kind"] for e in missing} >= {"request", "response"}
+    assert next(e for e in missing if e["kind"] == "response")["status"] == 404
+    finished = [e for e in events if e["kind"] == "loadingFinished"]
+    assert all(e["url"] and e["method"] for e in finished)
+
+
+def test_frames_workers_and_service_workers_each_report_once(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    for page in ("/frames", "/workers", "/sw"):
+        visit(chromium, tab, site.url(page))
+        chromium.wait_for_title(tab)
+    events = watcher.events(tab)
+    lines = Counter(texts([e for e in events if e["kind"] == "console"]))
+    sessions = {e["sessionId"] for e in events if e["kind"] == "console"}
+    assert len(sessions) >= 6  # page, cross-site frame, worker, nested, shared, service worker
+    for source in ("frame", "worker", "nested", "shared", "service"):
+        assert any(source in line.lower() for line in lines), (source, lines)
+    repeated = {line: n for line, n in lines.items() if n > 1}
+    assert not repeated, repeated
+
+
+def test_websocket_frames_and_server_sent_events_are_there(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/websocket"))
+    chromium.wait_for_title(tab)
+    frames = watcher.wait_for(
+        tab, lambda found: any(e["event"] == "closed" for e in found), kinds=["websocket"]
+    )
+    assert [e["event"] for e in frames][:2] == ["created", "open"]
+    sent = [e for e in frames if e.get("direction") == "sent"]
+    received = [e for e in frames if e.get("direction") == "recv"]
+    assert len(sent) == 3
+    assert len(received) >= 3
+    assert all(e["payloadLength"] >= len(e["payloadPreview"]) for e in sent)
+    visit(chromium, tab, site.url("/events?n=3"))
+    chromium.wait_for_title(tab)
+    told = watcher.wait_for(
+        tab,
+        lambda found: [e for e in found if e.get("type") == "serverSentEvent"],
+        kinds=["other"],
+    )
+    assert any(e.get("eventName") for e in told if e["type"] == "serverSentEvent")
+
+
+def test_an_exception_is_led_back_to_its_source_by_the_map(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/mapped"))
+    chromium.evaluate(tab, "document.querySelector('button').click()")
+    events = watcher.wait_for(
+        tab, lambda found: [e for e in found if e.get("source") == "exception"], kinds=["log"]
+    )
+    thrown = next(e for e in events if e.get("source") == "exception")
+    assert thrown["stack"]["original"]["source"].endswith("mapped.js")
+    assert "throw" in thrown["frames"][0]["original"]["code"]
+
+
+def test_two_thousand_bodies_are_readable_after_the_page_went_elsewhere(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/fetches?n=400"))
+    chromium.wait_for_title(tab)
+    visit(chromium, tab, site.url("/empty", host="localhost"))
+    requests = watcher.wait_for(
+        tab,
+        lambda found: len([e for e in found if "/item/" in e["url"]]) >= 400,
+        kinds=["loadingFinished"],
+    )
+    wanted = [e for e in requests if "/item/" in e["url"]]
+    assert len(wanted) == 400
+    for event in wanted:
+        number = event["url"].rsplit("/", 1)[1]
+        body = watcher.call("cdp_get_response_body", targetId=tab, requestId=event["requestId"])
+        assert f'"item":{number}' in body["body"].replace(" ", "")
+        assert body["mimeType"] == "application/json"
+
+
+def test_a_document_and_a_binary_body_survive_navigation(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/covered"))
+    chromium.evaluate(tab, "fetch('/binary').then(r => r.arrayBuffer())")
+    watcher.wait_for(
+        tab, lambda found: len(found) == 1, kinds=["loadingFinished"], urlIncludes="/binary"
+    )
+    visit(chromium, tab, site.url("/empty", host="localhost"))
+    watcher.wait_for(tab, lambda found: found, kinds=["loadingFinished"], urlIncludes="localhost")
+    events = watcher.events(tab, kinds=["response"])
+    document = next(e for e in events if e["url"].endswith("/covered"))
+    body = watcher.call("cdp_get_response_body", targetId=tab, requestId=document["requestId"])
+    assert "<button" in body["body"]
+    assert body["encoded"] is False
+    binary = next(e for e in events if e["url"].endswith("/binary"))
+    body = watcher.call("cdp_get_response_body", targetId=tab, requestId=binary["requestId"])
+    assert body["encoded"] is True
+    import base64
+
+    assert base64.b64decode(body["body"]) == bytes(range(256))

@@ -1,0 +1,101 @@
+"""The product's observer, driven over the MCP wire as an agent would."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.support.servers import RawStdio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.chromium import Chromium
+
+GUARD_S = 30
+
+
+class ToolFailed(AssertionError):
+    """A call that should have gone well did not."""
+
+
+class Watcher(RawStdio):
+    """`pilothouse observe` on stdio."""
+
+    def __init__(self, port: int, *args: str, env: dict[str, str] | None = None) -> None:
+        super().__init__("observe", "--port", str(port), *args, module="pilothouse", env=env)
+        self._last = 0
+        self.initialize()
+
+    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The whole result of a call."""
+        self._last += 1
+        answer = self.request(
+            "tools/call", {"name": tool, "arguments": arguments}, id=1000 + self._last
+        )
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that goes well."""
+        result = self.ask(tool, **arguments)
+        if result["isError"]:
+            raise ToolFailed(result["structuredContent"])
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
+    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The error of a call that must fail."""
+        result = self.ask(tool, **arguments)
+        assert result["isError"], result
+        error: dict[str, Any] = result["structuredContent"]["error"]
+        return error
+
+    def events(self, target: str, **filters: Any) -> list[dict[str, Any]]:
+        """All events that fit, over all pages."""
+        found: list[dict[str, Any]] = []
+        offset = filters.pop("offset", 0)
+        while True:
+            page = self.call(
+                "cdp_read_events", targetId=target, offset=offset, limit=1000, **filters
+            )
+            found += page["events"]
+            if len(page["events"]) == page["matched"]:
+                return found
+            offset = page["nextOffset"]
+
+    def wait_for(
+        self, target: str, found: Callable[[list[dict[str, Any]]], Any], **filters: Any
+    ) -> list[dict[str, Any]]:
+        """Read until the events satisfy a condition."""
+        deadline = time.monotonic() + GUARD_S
+        while True:
+            events = self.events(target, **filters)
+            if found(events):
+                return events
+            assert time.monotonic() < deadline, [
+                (e["kind"], e.get("url"), e.get("text")) for e in events
+            ]
+
+    def wait_for_state(self, target: str, state: str) -> dict[str, Any]:
+        deadline = time.monotonic() + GUARD_S
+        while True:
+            page = self.call("cdp_read_events", targetId=target, limit=1)
+            if page["state"] == state:
+                return page
+            assert time.monotonic() < deadline, page["state"]
+
+
+def visit(chromium: Chromium, target: str, url: str) -> None:
+    """Navigate a tab; the title of the page before cannot be taken for the new one's."""
+    with chromium.debugger(target) as debugger:
+        debugger.evaluate("document.title = ''")
+        debugger.send("Page.navigate", url=url)
+        debugger.evaluate(
+            "new Promise(done => document.readyState === 'complete' ? done(1)"
+            " : addEventListener('load', () => done(1)))"
+        )
+
+
+def texts(events: list[dict[str, Any]]) -> list[str]:
+    return [event["text"] for event in events if "text" in event]

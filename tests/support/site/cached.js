@@ -1,0 +1,3 @@
+// The one resource that a browser may keep.
+
+console.log("cached script");
