@@ -30,6 +30,11 @@ PROGRAMS = (
 )
 MAC_APPS = ("Google Chrome", "Chromium", "Microsoft Edge")
 
+# With --remote-debugging-pipe Chromium reads descriptor 3 and exits at its end. Given our child's
+# stdin as that descriptor, the end comes when we go away, however we do: no browser outlives us.
+# Popen cannot renumber descriptors; a shell can.
+WITH_LIFELINE = ("/bin/sh", "-c", 'exec "$0" "$@" 3<&0 4>/dev/null')
+
 type Source = Literal["named", "PATH", "application", "Playwright"]
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.browser import WITH_LIFELINE, find_browser, needs_no_sandbox
 from pilothouse.folders import private_folder
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ def command(
 ) -> list[str]:
     """The browser's command line."""
     return [
+        *WITH_LIFELINE,
         str(browser),
+        "--remote-debugging-pipe",
         "--remote-debugging-address=127.0.0.1",
         f"--remote-debugging-port={settings.cdp_port}",
         f"--user-data-dir={profile}",
@@ -62,7 +64,7 @@ def main(settings: Settings, url: str, *, headless: bool) -> int:
     args = command(settings, profile, url, headless=headless, browser=browser.path)
     process = subprocess.Popen(
         args,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

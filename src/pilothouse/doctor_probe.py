@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from pilothouse.browser import needs_no_sandbox
+from pilothouse.browser import WITH_LIFELINE, needs_no_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,11 +30,6 @@ VERSION_DEADLINE_SEC = 5.0
 START_DEADLINE_SEC = 10.0
 POLL_SEC = 0.01
 TEMP_PREFIX = "pilothouse-doctor-"
-
-# With --remote-debugging-pipe Chromium reads descriptor 3 and exits at its end. That end comes when
-# the doctor goes away, however it does, so no browser outlives it. Popen cannot renumber
-# descriptors; a shell can.
-_WITH_LIFELINE = ("/bin/sh", "-c", 'exec "$0" "$@" 3<&0 4>/dev/null')
 
 
 def browser_version(path: Path, deadline_sec: float = VERSION_DEADLINE_SEC) -> tuple[bool, str]:
@@ -70,7 +65,7 @@ def start_headless(path: Path, deadline_sec: float = START_DEADLINE_SEC) -> Star
         # Its settings and crash reports would otherwise land in the user's own folders.
         environ = {**os.environ, "XDG_CONFIG_HOME": tmp, "XDG_CACHE_HOME": tmp}
         began = time.monotonic()
-        command = [*_WITH_LIFELINE, str(path), *_headless_flags(folder)]
+        command = [*WITH_LIFELINE, str(path), *_headless_flags(folder)]
         with (
             _without_socket(folder),
             (folder / "stderr").open("wb") as stderr,

@@ -86,10 +86,11 @@ class Watcher(RawStdio):
             assert time.monotonic() < deadline, page["state"]
 
 
-def visit(chromium: Chromium, target: str, url: str) -> None:
+def visit(chromium: Chromium, target: str, url: str, *, crashed: bool = False) -> None:
     """Navigate a tab; the title of the page before cannot be taken for the new one's."""
     with chromium.debugger(target) as debugger:
-        debugger.evaluate("document.title = ''")
+        if not crashed:  # a crashed page answers nothing but a navigation
+            debugger.evaluate("document.title = ''")
         debugger.send("Page.navigate", url=url)
         debugger.evaluate(
             "new Promise(done => document.readyState === 'complete' ? done(1)"

@@ -169,9 +169,12 @@ class RawStdio:
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
-    def request(self, method: str, params: dict[str, Any] | None = None, id: int = 1) -> Any:
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+    def send_request(self, method: str, params: dict[str, Any], id: int) -> None:
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         self.send(json.dumps(message).encode())
+
+    def request(self, method: str, params: dict[str, Any] | None = None, id: int = 1) -> Any:
+        self.send_request(method, params or {}, id)
         while True:
             answer = self.receive()
             if answer.get("id") == id:

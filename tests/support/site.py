@@ -1,6 +1,7 @@
 """A local web site of our own, for tests and benchmarks with a real browser.
 
-It runs in a thread, on 127.0.0.1 and a free port. `localhost` reaches it too, and the browser
+It runs in a thread, or with `python -m tests.support.site` in a process of its own, on 127.0.0.1
+and a free port. `localhost` reaches it too, and the browser
 takes the two hosts for two sites. Pages make no outside request; those that do something by
 themselves set `document.title` to `done` at the end. Nothing may be cached but /cached.js.
 
@@ -45,6 +46,7 @@ Pages:
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -153,3 +155,15 @@ async def _whole_body(receive: Receive) -> bytes:
         if not message.get("more_body", False):
             break
     return b"".join(parts)
+
+
+def main() -> None:
+    """The site in a process of its own, whose only line tells its port; it ends with its stdin."""
+    with Site() as site:
+        sys.stdout.write(f"{site.port}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

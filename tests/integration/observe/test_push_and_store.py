@@ -1,0 +1,203 @@
+"""Push of new events in both eras, the store on disk, metrics, and the browser we start."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx
+import psutil
+import pytest
+
+from tests.support.observing import Watcher, texts, visit
+from tests.support.servers import ERAS, ROOT, environment, stdio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.chromium import Chromium
+    from tests.support.site import Site
+
+pytestmark = pytest.mark.browser
+GUARD_S = 30
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_subscriber_hears_of_new_events(chromium: Chromium, era: str) -> None:
+    heard = anyio.Event()
+
+    async def on_message(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/resources/updated":
+            heard.set()
+
+    target = await anyio.to_thread.run_sync(chromium.open, "about:blank")
+    args = ("observe", "--port", str(chromium.port))
+    async with stdio(*args, mode=era, module="pilothouse", message_handler=on_message) as client:
+        observed = await client.call_tool("cdp_observe", {"targetId": target})
+        uri = observed.structured_content["resourceUri"]
+
+        async def log() -> None:
+            await anyio.to_thread.run_sync(chromium.evaluate, target, "console.log('pushed')")
+
+        with anyio.fail_after(GUARD_S):
+            if era == "auto":
+                async with client.listen(resource_subscriptions=[uri]) as subscription:
+                    await log()
+                    event = await anext(aiter(subscription))
+                    assert str(getattr(event, "uri", "")) == uri
+            else:
+                await client.subscribe_resource(uri)
+                await log()
+                await heard.wait()
+        body = json.loads((await client.read_resource(uri)).contents[0].text)
+        assert "pushed" in texts(body["events"])
+        assert body["nextOffset"] == body["events"][-1]["seq"] + 1
+    await anyio.to_thread.run_sync(chromium.close_tab, target)
+
+
+def test_a_store_keeps_what_the_ring_forgot_over_a_restart(
+    chromium: Chromium, site: Site, tmp_path: Path
+) -> None:
+    file = tmp_path / "events.sqlite"
+    store = ("--store", f"sqlite:{file}", "--buffer-size", "100")
+    target = chromium.open(site.url("/flood?n=1000"))
+    with Watcher(chromium.port, *store) as watcher:
+        watcher.call("cdp_observe", targetId=target)
+        chromium.evaluate(target, "start()")
+        events = watcher.wait_for(
+            target, lambda found: any("999" in e["args"] for e in found), kinds=["console"]
+        )
+        assert len(events) == 1000
+        page = watcher.call("cdp_read_events", targetId=target)
+        assert page["dropped"] == 0
+        last = watcher.events(target)[-1]["seq"]
+        watcher.close()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with Watcher(chromium.port, *store) as watcher:
+        assert watcher.call("cdp_read_events", targetId=target)["state"] == "stored"
+        assert len(watcher.events(target, kinds=["console"])) == 1000
+        only = watcher.events(target, textIncludes="line 500")
+        assert [e["args"][1] for e in only] == ["500"]
+        watcher.call("cdp_observe", targetId=target)
+        chromium.evaluate(target, "console.log('after the restart')")
+        events = watcher.wait_for(target, lambda found: "after the restart" in texts(found))
+        seqs = [event["seq"] for event in events]
+        assert seqs == sorted(set(seqs))
+        assert seqs[-1] > last
+    chromium.close_tab(target)
+
+
+def test_a_store_that_cannot_be_used_is_named_at_the_start(tmp_path: Path) -> None:
+    for setting, said in (("redis:x", "write sqlite:PATH"), (f"sqlite:{tmp_path}", str(tmp_path))):
+        done = subprocess.run(
+            [sys.executable, "-m", "pilothouse", "observe", "--store", setting],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "--store" in done.stderr
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_metrics_count_events_frames_and_commands(chromium: Chromium, site: Site) -> None:
+    with Watcher(chromium.port, "--metrics-port", "0") as watcher:
+        target = chromium.open(site.url("/empty"))
+        watcher.call("cdp_observe", targetId=target, bufferSize=5)
+        watcher.call("cdp_set_filters", targetId=target, urlBlocklist=["/item/3"])
+        chromium.evaluate(
+            target, "(async () => { for (let i = 0; i < 8; i++) await fetch('/item/' + i) })()"
+        )
+        watcher.wait_for(target, lambda found: any("/item/7" in e.get("url", "") for e in found))
+        found = None
+        while found is None:
+            found = re.search(r"http://127\.0\.0\.1:\d+/metrics", watcher.log())
+        text = httpx.get(found.group()).text
+        numbers = dict(re.findall(r"^(pilothouse_\w+_total) ([\d.]+)$", text, re.MULTILINE))
+        assert float(numbers["pilothouse_events_seen_total"]) >= 16
+        assert float(numbers["pilothouse_events_dropped_total"]) >= 5
+        assert float(numbers["pilothouse_events_filtered_total"]) >= 1
+        assert float(numbers["pilothouse_cdp_commands_total"]) >= 8
+        assert float(numbers["pilothouse_cdp_frames_total"]) >= 16
+        chromium.close_tab(target)
+
+
+def test_pilothouse_chrome_starts_a_browser_that_can_be_observed(
+    site: Site, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "pilothouse",
+            "chrome",
+            "--port",
+            "0",
+            "--headless",
+            site.url("/console"),
+        ],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    try:
+        said = process.stderr.readline()
+        port = re.search(r"127\.0\.0\.1:(\d+)", said)
+        assert port is not None, said
+        with Watcher(int(port.group(1))) as watcher:
+            watcher.call("cdp_observe", urlIncludes="/console")
+        assert stat.S_IMODE((tmp_path / "chrome-profile").stat().st_mode) == 0o700
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(30) == 0
+        process.stderr.close()
+
+
+def test_the_session_timeline_holds_the_tab_beside_the_calls(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(tab, "console.log('on the timeline')")
+    watcher.wait_for(tab, lambda found: "on the timeline" in texts(found))
+    answer = watcher.request("resources/read", {"uri": "pilothouse://timeline"}, id=5)
+    events = json.loads(answer["result"]["contents"][0]["text"])["events"]
+    names = {event["event"] for event in events}
+    assert {"ToolInvoked", "ConsoleLogged", "RequestSent", "ResponseReceived"} <= names
+    times = [event["time"] for event in events]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_browser_we_start_dies_with_us(tmp_path: Path, end: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pilothouse", "chrome", "--port", "0", "--headless"],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    with process.stderr:
+        assert "127.0.0.1" in process.stderr.readline()
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children
+        os.kill(process.pid, end)
+        process.wait(30)
+        _, alive = psutil.wait_procs(children, timeout=10)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
