@@ -25,6 +25,7 @@ class Watcher(RawStdio):
     def __init__(self, port: int, *args: str, env: dict[str, str] | None = None) -> None:
         super().__init__("observe", "--port", str(port), *args, module="pilothouse", env=env)
         self._last = 0
+        self.port = port
         self.initialize()
 
     def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:

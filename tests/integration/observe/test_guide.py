@@ -1,0 +1,87 @@
+"""The commands of the guide, run as they are written there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.observing import Watcher
+from tests.support.servers import ROOT, environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.site import Site
+
+pytestmark = pytest.mark.browser
+
+GUIDE = (ROOT / "docs" / "guides" / "observe.md").read_text()
+
+
+def test_the_guide_works_from_the_browser_to_the_har(site: Site, tmp_path: Path) -> None:
+    start, serve = re.findall(r"```sh\n(pilothouse .+)\n```", GUIDE)
+    page = site.url("/console")
+    words = shlex.split(start.replace("http://127.0.0.1:8000/", page))[1:]
+    browser = subprocess.Popen(
+        [sys.executable, "-m", "pilothouse", *words, "--port", "0"],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
+        cwd=ROOT,
+    )
+    assert browser.stderr is not None
+    try:
+        found = re.search(r"127\.0\.0\.1:(\d+)", browser.stderr.readline())
+        assert found is not None
+        assert shlex.split(serve)[:3] == ["pilothouse", "observe", "--port"]
+        with Watcher(int(found.group(1))) as watcher:
+            _follow(watcher, page)
+    finally:
+        os.kill(browser.pid, signal.SIGTERM)
+        browser.wait(30)
+        browser.stderr.close()
+
+
+def _follow(watcher: Watcher, page: str) -> None:
+    """Call the tools of the guide's table in order, with real ids in the places of its words."""
+    calls = re.findall(r"\| `(cdp_\w+) (\{.+\})` \|", GUIDE)
+    assert [tool for tool, _ in calls][:3] == ["cdp_list_targets", "cdp_observe", "cdp_read_events"]
+    target = request = ""
+    for tool, text in calls:
+        text = text.replace("127.0.0.1:8000", page.split("//")[1])
+        text = text.replace('"TARGET"', json.dumps(target))
+        if "REQUEST" in text:
+            events = watcher.wait_for(target, lambda found: found, kinds=["loadingFinished"])
+            request = events[0]["requestId"]
+        arguments: dict[str, Any] = json.loads(text.replace('"REQUEST"', json.dumps(request)))
+        answer = watcher.call(tool, **arguments)
+        if tool == "cdp_observe":
+            target = answer["targetId"]
+            # The page was there before us: load it again to see it from its first line.
+            watcher.call("cdp_list_targets")
+            _reload(watcher, target)
+        if arguments.get("level") == "error":
+            assert answer["events"]
+    har = watcher.request("resources/read", {"uri": f"cdp://har/{target}"}, id=3)
+    assert json.loads(har["result"]["contents"][0]["text"])["log"]["entries"]
+
+
+def _reload(watcher: Watcher, target: str) -> None:
+    from websockets.sync.client import connect
+
+    port = watcher.port
+    with connect(f"ws://127.0.0.1:{port}/devtools/page/{target}") as socket:
+        socket.send(json.dumps({"id": 1, "method": "Page.reload"}))
+        socket.recv()
+    watcher.wait_for(
+        target, lambda found: any(e.get("source") == "exception" for e in found), kinds=["log"]
+    )
