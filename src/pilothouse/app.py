@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from contextlib import asynccontextmanager, contextmanager
@@ -62,6 +63,10 @@ PARTS: tuple[Part, ...] = (
     ),
 )
 """What each group brings, in the order in which tools are listed."""
+
+
+PORT_TRIES = 50
+"""How far from the default port a free one is looked for."""
 
 
 class StartError(Exception):
@@ -220,21 +225,39 @@ def serve_http(
     parts: Sequence[Part] = PARTS,
     extend: Extend | None = None,
     ready: Callable[[str], None] | None = None,
+    *,
+    exact_port: bool = True,
 ) -> int:
-    """Serve HTTP until a signal; `ready` is called with the base URL once it listens."""
-    from pilothouse.server.http import listen
+    """Serve HTTP until a signal; `ready` is called with the base URL once it listens.
 
+    A port that was asked for on the command line is that or none (`exact_port`); a default one
+    that is taken makes room for the next free one.
+    """
     check_startable(settings)
     check_store(settings)
     oauth = make_oauth(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
-    try:
-        listener = listen(settings.http_host, settings.http_port)
-    except OSError as error:
-        raise StartError(port_taken(settings.http_host, settings.http_port, error)) from None
+    listener = _listener(settings, tries=1 if exact_port else PORT_TRIES)
     anyio.run(_http, settings, parts, redactor, log, extend, listener, oauth, ready)
     return 0
+
+
+def _listener(settings: Settings, tries: int) -> socket.socket:
+    """Raises StartError when no port can be had."""
+    from pilothouse.server.http import listen
+
+    host, first = settings.http_host, settings.http_port
+    refused: OSError | None = None
+    for port in range(first, min(first + tries, 65536)) if first else [0]:
+        try:
+            return listen(host, port)
+        except OSError as error:
+            refused = refused or error
+            if error.errno != errno.EADDRINUSE:
+                break
+    assert refused is not None
+    raise StartError(port_taken(host, first, refused))
 
 
 async def _http(
@@ -318,9 +341,8 @@ def port_taken(host: str, port: int, error: OSError) -> str:
                 break
     except Exception:  # knowing the holder is a courtesy
         pass
-    reason = (
-        "is taken" + holder if error.errno == 98 or holder else f"cannot be used ({error.strerror})"
-    )
+    taken = error.errno == errno.EADDRINUSE
+    reason = f"is taken{holder}" if taken else f"cannot be used ({error.strerror})"
     return f"port {port} on {host} {reason}; choose another with --port, or 0 for any free one"
 
 

@@ -150,8 +150,10 @@ def main(
         if words and not command and not words[0].startswith("-"):
             raise Misuse(_unknown_command(words[0]))
         parsed = _parser(command).parse_args(words)
-        settings = resolve(_given(command, parsed), os.environ)
-        return _run(command, parsed, settings, parts, extend)
+        given = _given(command, parsed)
+        settings = resolve(given, os.environ)
+        exact_port = bool(given.keys() & {"http_port", "e2e_http_port"})
+        return _run(command, parsed, settings, parts, extend, exact_port=exact_port)
     except (Misuse, BadSetting) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -175,6 +177,8 @@ def _run(
     settings: Settings,
     parts: Sequence[Part] | None,
     extend: Extend | None,
+    *,
+    exact_port: bool,
 ) -> int:
     if command == "doctor":
         from pilothouse import doctor
@@ -197,10 +201,8 @@ def _run(
             return calls.main(settings, served, parsed)
         if command in GROUPS:
             settings = app.for_group(settings, command)
-        if command == "serve" or (command and settings.transport == "http"):
-            return app.serve_http(settings, served, extend, announce)
-        if not command and settings.transport == "http":
-            return app.serve_http(settings, served, extend, announce)
+        if command == "serve" or settings.transport == "http":
+            return app.serve_http(settings, served, extend, announce, exact_port=exact_port)
         return app.serve_stdio(settings, served, extend)
     except app.StartError as error:
         return _refuse(str(error))

@@ -82,6 +82,16 @@ def test_a_taken_port_names_its_holder() -> None:
     assert "--port" in done.stderr
 
 
+def test_a_default_port_that_is_taken_makes_room_for_the_next() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        env = {"PILOTHOUSE_HTTP_PORT": str(port)}
+        with http_server("--profile", "default", env=env, own_port=False) as server:
+            assert port < server.port < port + 50
+
+
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run("serve", env={"PILOTHOUSE_HOME": str(tmp_path / "file" / "home")})

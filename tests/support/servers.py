@@ -69,9 +69,10 @@ def http_server(
     command: str = "serve",
     env: dict[str, str] | None = None,
     expect_incidents: bool = False,
+    own_port: bool = True,
 ) -> Iterator[Server]:
     """`pilothouse serve --port 0` with the fixture tools, until the block ends."""
-    port = [] if "--port" in args else ["--port", "0"]
+    port = ["--port", "0"] if own_port and "--port" not in args else []
     process = subprocess.Popen(
         [sys.executable, "-m", module, command, *port, *args],
         stderr=subprocess.PIPE,

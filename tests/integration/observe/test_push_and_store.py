@@ -57,7 +57,8 @@ async def test_a_subscriber_hears_of_new_events(chromium: Chromium, era: str) ->
                 await client.subscribe_resource(uri)
                 await log()
                 await heard.wait()
-        body = json.loads((await client.read_resource(uri)).contents[0].text)
+        content = (await client.read_resource(uri)).contents[0]
+        body = json.loads(getattr(content, "text", ""))
         assert "pushed" in texts(body["events"])
         assert body["nextOffset"] == body["events"][-1]["seq"] + 1
     await anyio.to_thread.run_sync(chromium.close_tab, target)
