@@ -40,6 +40,8 @@ class _Attached:
     type: str
     url: str
     observations: list[Observation] = field(default_factory=list)
+    next_url: str = ""
+    """Where a page is on its way to."""
 
 
 class Browser:
@@ -50,7 +52,7 @@ class Browser:
         self._cdp: Cdp | None = None
         self._sessions: dict[str, _Attached] = {}
         self._page_session: dict[str, str] = {}
-        self._urls: dict[str, str] = {}
+        self._background: set[asyncio.Future[None]] = set()
 
     @property
     def cdp(self) -> Cdp:
@@ -97,18 +99,7 @@ class Browser:
             CdpError: there is no such target, or it does not answer.
         """
         target_id = observation.target_id
-        if not self._page_session:
-            # Filtered to what a page cannot attach by itself; other tabs are never touched.
-            kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
-            self.cdp.post(
-                "Target.setAutoAttach",
-                {
-                    "autoAttach": True,
-                    "flatten": True,
-                    "waitForDebuggerOnStart": True,
-                    "filter": [*kinds, {"exclude": True}],
-                },
-            )
+        is_first = not self._page_session
         answer = await self.cdp.call(
             "Target.attachToTarget", {"targetId": target_id, "flatten": True}, deadline=ENABLE_S
         )
@@ -118,7 +109,12 @@ class Browser:
         self._sessions[session] = _Attached(
             target_id, info["type"], info.get("url", ""), [observation]
         )
-        self._share_workers(observation, info.get("url", ""))
+        if is_first:
+            # Filtered to what a page cannot attach by itself; other tabs are never touched. Only
+            # now: a worker that comes before its page is known would be let go.
+            kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
+            self.cdp.post("Target.setAutoAttach", _auto_attach(kinds))
+        await self._attach_workers(observation, _origin(info.get("url", "")))
         observation.mapper = Mapper(target_id, partial(self._ask, session))
         last = self._enable(session, info["type"], observation)
         async with asyncio.timeout(ENABLE_S):
@@ -176,25 +172,40 @@ class Browser:
             *([{"type": "iframe"}] if observation.include_iframes else []),
             *([{"type": kind} for kind in sorted(_WORKERS)] if observation.include_workers else []),
         ]
-        post(
-            "Target.setAutoAttach",
-            {
-                "autoAttach": True,
-                "flatten": True,
-                "waitForDebuggerOnStart": True,
-                "filter": [*wanted, {"exclude": True}],
-            },
-            session,
-        )
+        post("Target.setAutoAttach", _auto_attach(wanted), session)
         post("Runtime.runIfWaitingForDebugger", {}, session)
         return last
 
-    def _share_workers(self, observation: Observation, url: str) -> None:
-        """Workers of the page's origin that run already report to it as well."""
-        for attached in self._sessions.values():
-            if attached.type in _ORIGIN_WORKERS and _origin(attached.url) == _origin(url):
-                if observation.include_workers and observation not in attached.observations:
-                    attached.observations.append(observation)
+    async def _attach_workers(self, observation: Observation, origin: str) -> None:
+        """Workers of an origin that run already report to a page of it as well.
+
+        The browser attaches new ones by itself, but those of an origin that nobody observed when
+        they started were let go.
+        """
+        if not observation.include_workers:
+            return
+        held = {attached.target_id: attached for attached in self._sessions.values()}
+        for target in await self.targets():
+            if target.type not in _ORIGIN_WORKERS or _origin(target.url) != origin:
+                continue
+            attached = held.get(target.id)
+            if attached is None:
+                await self._attach_worker(target, observation)
+            elif observation not in attached.observations:
+                attached.observations.append(observation)
+
+    async def _attach_worker(self, target: Target, observation: Observation) -> None:
+        params = {"targetId": target.id, "flatten": True}
+        try:
+            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+        except CdpError:
+            return  # it ended meanwhile
+        session = str(answer["sessionId"])
+        if any(held.target_id == target.id for held in self._sessions.values()):
+            self.cdp.post("Target.detachFromTarget", {"sessionId": session})
+            return
+        self._sessions[session] = _Attached(target.id, target.type, target.url, [observation])
+        self._enable(session, target.type, observation)
 
     # Events
 
@@ -224,15 +235,34 @@ class Browser:
         elif method == "Runtime.exceptionThrown":
             if kept and observation.mapper is not None:
                 observation.mapper.prefetch({place["url"] for place in places(kept[0])})
+        elif method == "Network.requestWillBeSent":
+            if params.get("type") == "Document" and params.get("frameId") == attached.target_id:
+                # Its service worker may start before the navigation is committed.
+                attached.next_url = params["request"]["url"]
         elif method == "Page.frameNavigated":
-            if attached.target_id == observation.target_id and kept:
-                attached.url = kept[0]["url"]
-                if observation.state == "crashed":
-                    observation.state = "observing"
+            self._navigated(observation, attached, params["frame"])
         elif method == "Inspector.targetCrashed":
             self.cdp.fail_session(session, "the page crashed")
             if attached.target_id == observation.target_id:
                 observation.state = "crashed"
+
+    def _navigated(
+        self, observation: Observation, attached: _Attached, frame: dict[str, Any]
+    ) -> None:
+        if frame.get("parentId") or attached.target_id != observation.target_id:
+            return
+        before, attached.url, attached.next_url = attached.url, frame.get("url", ""), ""
+        if observation.state == "crashed":
+            observation.state = "observing"
+        if _origin(before) != _origin(attached.url):
+            task = asyncio.ensure_future(self._attach_workers(observation, _origin(attached.url)))
+            self._background.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # a connection that was lost is told elsewhere
 
     def _child(self, params: dict[str, Any], parent: _Attached | None) -> None:
         """A frame or worker was attached: observe it, or let it run on unobserved."""
@@ -246,17 +276,24 @@ class Browser:
             wanted = list(parent.observations)
         known = any(held.target_id == target_id for held in self._sessions.values())
         if not wanted or known:
-            self.cdp.post("Runtime.runIfWaitingForDebugger", {}, session)
-            self.cdp.post("Target.detachFromTarget", {"sessionId": session})
+            self._let_go(session)
             return
         self._sessions[session] = _Attached(target_id, kind, url, wanted)
         self._enable(session, kind, wanted[0])
+
+    def _let_go(self, session: str) -> None:
+        """Let what was attached run on by itself. Detached while it is still paused, a worker
+        would never start: so only once it has answered."""
+        resumed = self.cdp.post("Runtime.runIfWaitingForDebugger", {}, session)
+        resumed.add_done_callback(
+            lambda _: self.cdp.post("Target.detachFromTarget", {"sessionId": session})
+        )
 
     def _of_origin(self, origin: str) -> list[Observation]:
         found: list[Observation] = []
         for session in self._page_session.values():
             page = self._sessions.get(session)
-            if page is not None and _origin(page.url) == origin:
+            if page is not None and origin in (_origin(page.url), _origin(page.next_url)):
                 found += [o for o in page.observations if o.include_workers]
         return found
 
@@ -309,6 +346,16 @@ class Browser:
             str(answer.get("body", "")),
             bool(answer.get("base64Encoded")),
         )
+
+
+def _auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
+    """Attach to these kinds, paused until we let them run, and to nothing else."""
+    return {
+        "autoAttach": True,
+        "flatten": True,
+        "waitForDebuggerOnStart": True,
+        "filter": [*kinds, {"exclude": True}],
+    }
 
 
 def is_internal(target: Target) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pilothouse.observe.cdp import ENABLE_S, CdpError
-from pilothouse.observe.sourcemaps import SourceMap, inline_map, map_url
+from pilothouse.observe.sourcemaps import SourceMap, inline_map, map_url, resolve_source
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,8 +22,35 @@ if TYPE_CHECKING:
     """Sends a command to the observed page."""
 
 MAX_MAPS = 50
+MAX_CODE = 200
+"""Characters of a source line that are shown."""
 MAX_BYTES = 64 * 1024 * 1024
 _CHUNK = 1024 * 1024
+
+
+class _Found(NamedTuple):
+    """A map and the address that its sources are relative to."""
+
+    map: SourceMap
+    url: str
+
+
+def _told(found: _Found, line: int, column: int) -> dict[str, Any] | None:
+    """Raises ValueError when the map turns out to be broken where it is read."""
+    place = found.map.original(line, column)
+    if place is None:
+        return None
+    told = {
+        "source": resolve_source(found.url, "", place.source),
+        "line": place.line,
+        "column": place.column,
+    }
+    if place.name:
+        told["name"] = place.name
+    code = found.map.excerpt(place)
+    if code:
+        told["code"] = code.strip()[:MAX_CODE]
+    return told
 
 
 class Mapper:
@@ -32,7 +59,7 @@ class Mapper:
     def __init__(self, frame_id: str, call: Call) -> None:
         self._frame_id = frame_id
         self._call = call
-        self._maps: dict[str, asyncio.Task[SourceMap | None]] = {}
+        self._maps: dict[str, asyncio.Task[_Found | None]] = {}
 
     def prefetch(self, urls: set[str]) -> None:
         """Start to fetch the maps of scripts, while they are surely there."""
@@ -40,7 +67,7 @@ class Mapper:
             if url.startswith(("http://", "https://")):
                 self._map(url)
 
-    def _map(self, url: str) -> asyncio.Task[SourceMap | None]:
+    def _map(self, url: str) -> asyncio.Task[_Found | None]:
         task = self._maps.get(url)
         if task is None:
             if len(self._maps) >= MAX_MAPS:
@@ -54,33 +81,26 @@ class Mapper:
         if not url.startswith(("http://", "https://")) or not line:
             return None
         try:
-            found_map = await asyncio.wait_for(asyncio.shield(self._map(url)), ENABLE_S)
-        except TimeoutError:
+            async with asyncio.timeout(ENABLE_S):
+                found = await asyncio.shield(self._map(url))
+                # In a thread: a hostile map can take seconds to read.
+                return await asyncio.to_thread(_told, found, line, column) if found else None
+        except (TimeoutError, ValueError):
             return None
-        found = found_map.original(line, column) if found_map is not None else None
-        if found is None or found_map is None:
-            return None
-        told = {"source": found.source, "line": found.line, "column": found.column}
-        if found.name:
-            told["name"] = found.name
-        code = found_map.excerpt(found)
-        if code:
-            told["code"] = code.strip()[:200]
-        return told
 
-    async def _fetch(self, url: str) -> SourceMap | None:
+    async def _fetch(self, url: str) -> _Found | None:
         try:
             script, headers = await self._load(url)
             where = map_url(url, script, headers)
             if where is None:
                 return None
             if where.startswith("data:"):
-                text = inline_map(where)
+                text, where = inline_map(where), url
             elif _origin(where) == _origin(url):
                 text, _ = await self._load(where)
             else:
                 return None
-            return await asyncio.to_thread(SourceMap.parse, text)
+            return _Found(await asyncio.to_thread(SourceMap.parse, text), where)
         except (CdpError, ValueError, KeyError, TypeError):
             return None  # a place in the served script is still a place
 

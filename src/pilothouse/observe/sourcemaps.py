@@ -1,8 +1,7 @@
 """Source maps (version 3): from a position in a bundle to the line somebody wrote.
 
-The text comes from the page, so it is taken as hostile: what is wrong with it is a
-`ValueError`, here or at the first look-up that reaches it, and nothing costs more than
-time and memory in proportion to a capped size.
+The text comes from the page: what is wrong with it is a ValueError, here or at the first
+look-up that reaches it, and time and memory are in proportion to a capped size.
 """
 
 from __future__ import annotations
@@ -10,13 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from array import array
 from bisect import bisect_right
-from collections import deque
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
-from string import ascii_lowercase, ascii_uppercase, digits
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -24,19 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT = 64 * 1024 * 1024  # characters; the maps of large bundles have some 30 million
-MAX_SEGMENTS = 4_000_000  # lines and segments together; each takes 21 bytes once decoded
+MAX_SEGMENTS = 4_000_000  # lines and segments together
 MAX_SECTIONS = 50_000
 
-_BASE64 = {digit: n for n, digit in enumerate(ascii_uppercase + ascii_lowercase + digits + "+/")}
-_NOWHERE = (-1, -1, -1, -1)
-_CHUNK = 1 << 16  # of the mappings are decoded at once
-_BETWEEN_SEGMENTS = re.compile("[,;]")
+# Digits are read as their values, separators as the next two numbers, all the rest as 255.
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/,;"
+_CODES = bytes(_ALPHABET.find(character) & 255 for character in range(256))
+_COMMA, _LINE = b"\x40", b"\x41"
+_BETWEEN_CHUNKS = re.compile(b"\x40+|(?=\x41)")
+_SMALL = [-(value >> 1) if value & 1 else value >> 1 for value in range(32)]
+# A segment as six numbers: how many it has, and the five.
+_PACK = {count: struct.Struct(f"{1 + count}i{4 * (5 - count)}x").pack for count in (1, 4, 5)}
+_CHUNK = 1 << 13
 _LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
-_COMMENT = re.compile(r"/[/*][#@][ \t]*sourceMappingURL=")
-# With a quote or a blank in it, it is not a URL but part of the program.
-_REST_OF_COMMENT = re.compile(
-    r"[ \t]*((?:[^\s'\"`*]++|\*(?!/))+)[ \t]*(?:\*/|[\n\r\u2028\u2029]|\Z)"
-)
+# With a quote or a blank in it, what follows is no URL but a string of the program.
+_NOTE = re.compile(r"(?m)/[/*][#@][ \t]*sourceMappingURL=((?:[^\s'\"`*]++|\*(?!/))++)\s*(?:\*/|$)")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)(//[^/?#]*)?([^?#]*)(.*)", re.DOTALL)
 
 
@@ -66,12 +65,8 @@ class SourceMap:
         sections: list[_Section] = []
         try:
             _collect(json.loads(text), (0, 0), sections)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"the map is not JSON: {error}") from None
-        except RecursionError:
-            raise ValueError("the map is nested too deeply") from None
-        if any(one.start > other.start for one, other in pairwise(sections)):
-            raise ValueError("the sections are not in order")
         if sum(section.mappings.size for section in sections) > MAX_SEGMENTS:
             raise ValueError(f"the map has more than {MAX_SEGMENTS} segments")
         return cls(sections)
@@ -79,9 +74,8 @@ class SourceMap:
     def original(self, line: int, column: int) -> Place | None:
         """The place behind a position in the bundle, both counted from 1.
 
-        Its source is as the map names it, under the map's `sourceRoot`; `resolve_source` with
-        the map's URL and no root makes a URL of it. Raises ValueError where the mappings up
-        to that line cannot be decoded.
+        Its source stands under the map's `sourceRoot`; `resolve_source` with the map's URL and
+        no root makes a URL of it. Raises ValueError where mappings cannot be decoded.
         """
         if line < 1 or column < 1:
             return None
@@ -92,18 +86,16 @@ class SourceMap:
     def excerpt(self, place: Place, around: int = 0) -> str | None:
         """The line of a place with `around` lines on either side, if the map has the source."""
         content = self._contents.get(place.source)
-        if content is None or place.line < 1:
-            return None
-        lines = _LINE_END.split(content, maxsplit=place.line + around)
+        lines = _LINE_END.split(content, place.line + around) if content is not None else []
         shown = lines[max(0, place.line - 1 - around) : place.line + around]
-        return "\n".join(shown) if place.line <= len(lines) else None
+        return "\n".join(shown) if 1 <= place.line <= len(lines) else None
 
     @cached_property
     def _contents(self) -> dict[str, str]:
         return {
             name: content
             for section in self._sections
-            for index, content in enumerate(section.contents[: len(section.sources)])
+            for index, content in enumerate(section.contents)
             if content is not None and (name := section.source(index)) is not None
         }
 
@@ -134,143 +126,135 @@ class _Section:
 
 
 class _Mappings:
-    """The `mappings` of one map, in columns of numbers as long as what was decoded so far.
+    """The `mappings` of one map, surveyed in chunks, of which those asked for are decoded.
 
-    The beginning of a line is kept as a segment that maps to nothing, and generated columns
-    are summed up through all lines. So a whole chunk is decoded without a statement per
-    segment, and a column is its distance from the beginning of its line.
+    Most numbers add up from the very beginning, so all before a chunk is read, but only its
+    sums are kept. The beginning of a line counts as a segment that maps to nothing.
     """
 
     def __init__(self, text: str) -> None:
-        self.size = text.count(",") + text.count(";") + 1
-        self._text = ";" + text
-        self._decoded = 0
-        self._lines = array("i")  # the segment with which each line begins
-        self._fields = bytearray()  # how many numbers each segment has
-        self._values = tuple(array("i") for _ in range(5))
-        self._ascending = True
-        self._orders: dict[int, array[int]] = {}
+        self._text = _LINE + text.encode("ascii", "replace").translate(_CODES)
+        if 255 in self._text:
+            raise ValueError("the mappings have a character that is no digit of base 64")
+        self.size = self._text.count(_COMMA) + self._text.count(_LINE)
+        self._packed = _Packed({_LINE: bytes(6 * 4)})
+        self._cuts = [0]
+        self._before: list[tuple[int, ...]] = [(-1, 0, 0, 0, 0, 0)]  # line, column and sums
+        self._firsts: list[int] = []  # the positions of the chunks' first segments
+        self._chunks: dict[int, list[array[int]]] = {}
 
     def find(self, line: int, column: int) -> tuple[int, int, int, int]:
         """Source, line, column and name of what is mapped there, from 0; -1 is none."""
-        while len(self._lines) <= line + 1 and self._decoded < len(self._text):
-            self._decode_chunk()
-        if line >= len(self._lines):
-            return _NOWHERE
-        columns, sources, source_lines, source_columns, names = self._values
-        start = self._lines[line]
-        end = self._lines[line + 1] if line + 1 < len(self._lines) else len(columns)
-        target = columns[start] + column
-        if self._ascending:
-            index = bisect_right(columns, target, start + 1, end) - 1
-        else:
-            if line not in self._orders:
-                sort = sorted(range(start + 1, end), key=columns.__getitem__)
-                self._orders[line] = array("i", [start, *sort])
-            order = self._orders[line]
-            index = order[bisect_right(order, target, 1, key=columns.__getitem__) - 1]
-        if self._fields[index] < 4:
-            return _NOWHERE
-        name = names[index] if self._fields[index] == 5 else -1
-        return sources[index], source_lines[index], source_columns[index], name
+        position = _position(line, column)
+        while self._cuts[-1] < len(self._text) and self._firsts[-1:] <= [position]:
+            self._survey()
+        index = bisect_right(self._firsts, position) - 1
+        if index not in self._chunks:
+            self._chunks[index] = self._decode(index)
+        positions, counts, *columns = self._chunks[index]
+        nearest = bisect_right(positions, position) - 1
+        if positions[nearest] < _position(line, -1) or counts[nearest] < 4:
+            return -1, -1, -1, -1
+        source, line, column, name = (values[nearest] for values in columns)
+        return source, line, column, name if counts[nearest] == 5 else -1
 
-    def _decode_chunk(self) -> None:
-        cut = _BETWEEN_SEGMENTS.search(self._text, self._decoded + _CHUNK)
-        end = cut.start() if cut else len(self._text)
-        chunk = self._text[self._decoded : end].replace(";", ",;,")
-        if segments := list(map(_deltas, filter(None, chunk.split(",")))):
-            fields, *deltas = zip(*segments, strict=True)
-            try:
-                sums = [
-                    array("i", accumulate(delta, initial=values[-1] if values else 0))[1:]
-                    for values, delta in zip(self._values, deltas, strict=True)
-                ]
-            except OverflowError:
-                raise ValueError("a mapping is out of range") from None
-            # All is decoded before any is kept: a bad chunk is bad each time it is asked for.
-            known = len(self._fields)
-            self._lines.extend(known + n for n, count in enumerate(fields) if count == 0)
-            self._fields.extend(fields)
-            for values, more in zip(self._values, sums, strict=True):
-                values.extend(more)
-            self._ascending = self._ascending and min(deltas[0]) >= 0
-        self._decoded = end
+    def _survey(self) -> None:
+        start = self._cuts[-1]
+        cut = _BETWEEN_CHUNKS.search(self._text, start + _CHUNK)
+        end = cut.end() if cut else len(self._text)
+        counts, columns, *others = self._read(start, end)
+        line, column, *sums = self._before[-1]
+        first = _position(line, column + columns[0]) if counts[0] else _position(line + 1, -1)
+        if lines := counts.count(0):
+            column = 0
+            del columns[: len(counts) - counts[::-1].index(0)]
+        sums = [total + sum(other) for total, other in zip(sums, others, strict=True)]
+        self._firsts.append(first)
+        self._before.append((line + lines, column + sum(columns), *sums))
+        self._cuts.append(end)
 
+    def _decode(self, index: int) -> list[array[int]]:
+        line, column, *sums = self._before[index]
+        rows = []
+        for count, step, *steps in zip(*self._read(*self._cuts[index : index + 2]), strict=True):
+            line, column = (line, column + step) if count else (line + 1, 0)
+            sums = [total + more for total, more in zip(sums, steps, strict=True)]
+            rows.append((_position(line, column if count else -1), count, *sums))
+        rows.sort(key=lambda row: row[0])  # columns may go back
+        return [array("q", values) for values in zip(*rows, strict=True)]
 
-@lru_cache(maxsize=1 << 15)  # real maps are the same few thousand segments over and over
-def _deltas(segment: str) -> tuple[int, int, int, int, int, int]:
-    """How many numbers a segment has, and the five; `;` has none."""
-    numbers = [] if segment == ";" else vlq(segment)
-    if len(numbers) not in (0, 1, 4, 5):
-        raise ValueError(f"a mapping has {len(numbers)} numbers, not 1, 4 or 5")
-    column, source, line, source_column, name = numbers + [0] * (5 - len(numbers))
-    return len(numbers), column, source, line, source_column, name
+    def _read(self, start: int, end: int) -> list[array[int]]:
+        chunk = self._text[start:end].replace(_LINE, _COMMA + _LINE + _COMMA)
+        segments = filter(None, chunk.split(_COMMA))
+        numbers = array("i", b"".join(map(self._packed.__getitem__, segments)))
+        return [numbers[field::6] for field in range(6)]
 
 
-def vlq(segment: str) -> list[int]:
-    """Numbers in base 64, five bits a digit and the lowest first; the lowest bit is the sign."""
-    numbers: list[int] = []
-    value = shift = 0
-    for character in segment[:40]:  # five numbers of seven digits have fewer
-        digit = _BASE64.get(character)
-        if digit is None or shift > 30:
-            raise ValueError(f"a mapping has a number that is not one at {character!r}")
-        value |= (digit & 31) << shift
-        if digit & 32:
-            shift += 5
-        else:
-            numbers.append(-(value >> 1) if value & 1 else value >> 1)
-            value = shift = 0
-    if shift:
-        raise ValueError("a mapping ends within a number")
-    return numbers
+def _position(line: int, column: int) -> int:
+    """Both in one number; the beginning of a line is its column -1."""
+    return (line << 32) + min(column + 1, (1 << 32) - 1)
+
+
+class _Packed(dict[bytes, bytes]):
+    """Segments packed as numbers; real maps repeat a few thousand segments over and over."""
+
+    def __missing__(self, segment: bytes) -> bytes:
+        numbers: list[int] = []
+        value = shift = 0
+        # Five bits a digit, the lowest first; the lowest of all is the sign.
+        for digit in segment[:36]:
+            if digit > 31:
+                value += (digit - 32) << shift
+                shift += 5
+            elif shift:
+                value += digit << shift
+                numbers.append(-(value >> 1) if value & 1 else value >> 1)
+                value = shift = 0
+            else:
+                numbers.append(_SMALL[digit])
+        whole = not shift and len(segment) <= 35  # five numbers of seven digits
+        try:
+            packed = _PACK[whole and len(numbers)](len(numbers), *numbers)
+        except (KeyError, struct.error):
+            raise ValueError("a mapping is not of 1, 4 or 5 numbers of 32 bits") from None
+        if len(self) < 1 << 16:
+            self[segment] = packed
+        return packed
 
 
 def _collect(data: Any, start: tuple[int, int], into: list[_Section]) -> None:
     """Lays a map's sections, or the map itself, flat into a list."""
-    if not isinstance(data, dict) or data.get("version") != 3:
-        raise ValueError("the map is not an object of version 3")
-    sections = data.get("sections")
-    if sections is None:
-        root, mappings = data.get("sourceRoot") or "", data.get("mappings")
-        if not isinstance(root, str) or not isinstance(mappings, str):
-            raise ValueError("mappings or sourceRoot is not a string")
-        sources, names, contents = (_texts(data, k) for k in ("sources", "names", "sourcesContent"))
-        into.append(_Section(start, root, sources, names, contents, _Mappings(mappings)))
-        return
-    if not isinstance(sections, list) or len(into) + len(sections) > MAX_SECTIONS:
-        raise ValueError(f"sections is not a list, or of more than {MAX_SECTIONS}")
-    for section in sections:
-        match section:
-            case {"offset": {"line": int(line), "column": int(column)}, "map": inner}:
-                if line < 0 or column < 0:
-                    raise ValueError("a section begins before the bundle")
-                _collect(inner, (start[0] + line, column + (0 if line else start[1])), into)
-            case _:
-                raise ValueError("a section has no offset or no map of its own")
-
-
-def _texts(data: dict[str, Any], key: str) -> list[str | None]:
-    texts = data.get(key) or []
-    if not isinstance(texts, list) or not all(isinstance(one, str | None) for one in texts):
-        raise ValueError(f"{key} is not a list of strings")
-    return texts
+    match data:
+        case {"version": 3, "sections": list(sections)} if len(sections) <= MAX_SECTIONS:
+            for section in sections:
+                match section:
+                    case {"offset": {"line": int(line), "column": int(column)}, "map": inner}:
+                        column += 0 if line else start[1]
+                        _collect(inner, (start[0] + line, column), into)
+                    case _:
+                        raise ValueError("a section has no offset or no map of its own")
+        case {"version": 3, "mappings": str(mappings)} if len(into) < MAX_SECTIONS:
+            lists = [data.get(key) or [] for key in ("sources", "names", "sourcesContent")]
+            root = data.get("sourceRoot") or ""
+            texts = all(type(x) is list and {*map(type, x)} <= {str, type(None)} for x in lists)
+            if not texts or not isinstance(root, str):
+                raise ValueError("sources, names, sourcesContent or sourceRoot is of another type")
+            if start < (into[-1].start if into else (0, 0)):
+                raise ValueError("the sections are not in order")
+            sources, names, contents = lists
+            into.append(_Section(start, root, sources, names, contents, _Mappings(mappings)))
+        case _:
+            raise ValueError("the map is not of version 3, without mappings, or of many sections")
 
 
 def map_url(script_url: str, script_text: str, headers: Mapping[str, str]) -> str | None:
     """Where the map of a script or style sheet is: as its headers say, else its last comment."""
     sent = {name.lower(): value.strip() for name, value in headers.items()}
-    said = sent.get("sourcemap") or sent.get("x-sourcemap") or _comment(script_text)
+    last = script_text.rfind("sourceMappingURL=")
+    comment = _NOTE.search(script_text, max(0, last - 16))
+    said = sent.get("sourcemap") or sent.get("x-sourcemap") or (comment and comment[1])
     url = _resolve(script_url, said) if said else ""
     return url if _URL.match(url) else None
-
-
-def _comment(text: str) -> str | None:
-    # The last few suffice; trying all could take time in the square of the text.
-    for mark in reversed(deque(_COMMENT.finditer(text), maxlen=8)):
-        if said := _REST_OF_COMMENT.match(text, mark.end()):
-            return said[1]
-    return None
 
 
 def inline_map(data_url: str) -> str:
@@ -281,8 +265,7 @@ def inline_map(data_url: str) -> str:
     try:
         content = unquote_to_bytes(payload)
         if head.lower().endswith(";base64"):
-            bare = content.rstrip(b"=")  # the padding may have been left out
-            content = base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
+            content = base64.b64decode(content + b"==")  # the padding may have been left out
         return content.decode()
     except ValueError as error:
         raise ValueError(f"the inline map cannot be decoded: {error}") from None
@@ -298,25 +281,19 @@ def resolve_source(map_url: str, source_root: str, source: str) -> str:
 
 def _resolve(base: str, reference: str) -> str:
     """Joins URLs of any scheme; urllib's join knows neither webpack: nor chrome-extension:."""
-    if absolute := _URL.match(reference):
-        scheme, host, path, rest = absolute.groups()
-        return reference if host is None else scheme + host + _without_dots(path) + rest
     against = _URL.match(base)
-    if against is None or against[2] is None:
+    if against and against[2] is not None and not _URL.match(reference):
+        scheme, host, path, _ = against.groups()
+        folder = "" if reference.startswith("/") else path.rpartition("/")[0] + "/"
+        reference = scheme + ("" if reference.startswith("//") else host + folder) + reference
+    absolute = _URL.match(reference)
+    if not absolute or absolute[2] is None:
         return reference
-    scheme, host, path, _ = against.groups()
-    if reference.startswith("//"):
-        return _resolve("", scheme + reference)
-    folder = "" if reference.startswith("/") else path.rpartition("/")[0] + "/"
-    return _resolve("", scheme + host + folder + reference)
-
-
-def _without_dots(path: str) -> str:
+    scheme, host, path, rest = absolute.groups()
     kept: list[str] = []
-    parts = path.split("/")
-    for part in parts:
+    for part in path.split("/"):
         if part == "..":
             del kept[max(1, len(kept) - 1) :]
         elif part != ".":
             kept.append(part)
-    return "/".join(kept + [""] * (parts[-1] in (".", "..")))
+    return scheme + host + "/".join(kept) + rest

@@ -168,3 +168,29 @@ def test_a_document_and_a_binary_body_survive_navigation(
     import base64
 
     assert base64.b64decode(body["body"]) == bytes(range(256))
+
+
+def test_a_service_worker_that_ran_before_the_page_came_reports_too(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    other = chromium.open(site.url("/sw"))
+    chromium.wait_for_title(other)
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(other, "fetch('/sw-made').then(r => r.text())")
+    events = watcher.wait_for(
+        tab, lambda found: any("fetch /sw-made" in line for line in texts(found)), kinds=["console"]
+    )
+    assert events
+    chromium.close_tab(other)
+
+
+def test_a_tab_of_another_origin_is_not_told_of_foreign_workers(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty", host="localhost"))
+    other = chromium.open(site.url("/workers"))
+    chromium.wait_for_title(other)
+    chromium.evaluate(tab, "console.log('the end')")
+    events = watcher.wait_for(tab, lambda found: "the end" in texts(found))
+    assert not [line for line in texts(events) if "worker" in line]
+    chromium.close_tab(other)
