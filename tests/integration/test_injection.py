@@ -135,6 +135,7 @@ def inside(text: str, own: str) -> tuple[str, list[str]]:
     return mark, lines[opening + 1 : -1]
 
 
+@pytest.mark.timeout(900)  # three hundred page loads; a guard against hanging, not a figure
 def test_three_hundred_hostile_pages_never_leave_the_fence(site: Site, page: Any) -> None:
     mark = "0" * 22
     marks = set()

@@ -71,6 +71,11 @@ class Ring[T]:
         return self._first
 
     @property
+    def cleared(self) -> int:
+        """Seq before which everything was thrown away by `clear`."""
+        return self._cleared
+
+    @property
     def dropped(self) -> int:
         """How many items made room for newer ones since the last `clear`."""
         return self._first - self._cleared

@@ -263,7 +263,8 @@ class Observatory:
         self.sweep()
         observation = self._observations.get(target_id) or self._stored(target_id)
         if observation is None:
-            known = ", ".join(self._observations) or "none"
+            stored = self._keep.targets() if self._keep is not None else []
+            known = ", ".join(dict.fromkeys([*self._observations, *stored])) or "none"
             raise NotObserving(
                 f"this session does not observe {target_id}",
                 hint=f"call cdp_observe first (observed now: {known})",
@@ -274,7 +275,7 @@ class Observatory:
 
     def _stored(self, target_id: str) -> Observation | None:
         """A target that an earlier run recorded."""
-        if self._keep is None or self._keep.next_seq(target_id) == 0:
+        if self._keep is None or not self._keep.holds(target_id):
             return None
         observation = Observation(
             target_id,

@@ -49,11 +49,11 @@ class Bodies:
 
     def keep(self, request_id: str, body: Body) -> None:
         size = len(body.text)
-        if size > self._budget:
-            return
         old = self._kept.pop(request_id, None)
         if old is not None:
             self._bytes -= len(old.text)
+        if size > self._budget:
+            return
         self._kept[request_id] = body
         self._bytes += size
         while self._bytes > self._budget:

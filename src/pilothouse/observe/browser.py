@@ -105,20 +105,25 @@ class Browser:
         )
         session = str(answer["sessionId"])
         self._page_session[target_id] = session
-        info = (await self.cdp.call("Target.getTargetInfo", {"targetId": target_id}))["targetInfo"]
-        self._sessions[session] = _Attached(
-            target_id, info["type"], info.get("url", ""), [observation]
-        )
-        if is_first:
-            # Filtered to what a page cannot attach by itself; other tabs are never touched. Only
-            # now: a worker that comes before its page is known would be let go.
-            kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
-            self.cdp.post("Target.setAutoAttach", _auto_attach(kinds))
-        await self._attach_workers(observation, _origin(info.get("url", "")))
-        observation.mapper = Mapper(target_id, partial(self._ask, session))
-        last = self._enable(session, info["type"], observation)
-        async with asyncio.timeout(ENABLE_S):
-            await last
+        try:
+            told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
+            info = told["targetInfo"]
+            self._sessions[session] = _Attached(
+                target_id, info["type"], info.get("url", ""), [observation]
+            )
+            if is_first:
+                # Filtered to what a page cannot attach by itself; other tabs are never touched.
+                # Only now: a worker that comes before its page is known would be let go.
+                kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
+                self.cdp.post("Target.setAutoAttach", _auto_attach(kinds))
+            await self._attach_workers(observation, _origin(info.get("url", "")))
+            observation.mapper = Mapper(target_id, partial(self._ask, session))
+            last = self._enable(session, info["type"], observation)
+            async with asyncio.timeout(ENABLE_S):
+                await last
+        except BaseException:
+            self.detach(observation)  # also cancelled: nothing may stay attached to nobody
+            raise
 
     async def _ask(self, session: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         return await self.cdp.call(method, params, session, ENABLE_S)

@@ -157,9 +157,15 @@ class Cdp:
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": params or {}}
         if session:
             message["sessionId"] = session
+        try:
+            packed = orjson.dumps(message)
+        except TypeError:
+            future.set_exception(CdpError(method, "its parameters cannot be sent as JSON"))
+            _observed(future)
+            return future
         self._pending[self._last_id] = _Pending(method, session, time.monotonic(), future)
         future.add_done_callback(partial(self._forget, self._last_id))
-        self._outbox.append(orjson.dumps(message))
+        self._outbox.append(packed)
         self._to_send.set()
         self.counts.commands += 1
         return future

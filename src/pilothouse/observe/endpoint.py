@@ -53,8 +53,15 @@ async def find_endpoint(
         SecurityBlocked: the host, or what answered there, is not this machine.
         BrowserUnreachable: nothing answers, or it is no browser.
     """
-    address = await _address(host, port, local_only=local_only)
-    status, body = await _get(address, port, "/json/version", host)
+    addresses = await _addresses(host, port, local_only=local_only)
+    for address in addresses:
+        try:
+            status, body = await _get(address, port, "/json/version", host)
+            break
+        except BrowserUnreachable:
+            # localhost is ::1 first on most machines, where Chrome does not listen.
+            if address == addresses[-1]:
+                raise
     if status == 200:
         path = _checked_path(body, port, local_only=local_only)
     else:
@@ -72,7 +79,7 @@ async def find_endpoint(
     return Endpoint(host, port, f"ws://{shown}:{port}{path}")
 
 
-async def _address(host: str, port: int, *, local_only: bool) -> str:
+async def _addresses(host: str, port: int, *, local_only: bool) -> list[str]:
     plain = host.strip("[]")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -90,7 +97,7 @@ async def _address(host: str, port: int, *, local_only: bool) -> str:
             hint="use 127.0.0.1; CDP_SECURITY_LOCALONLY=false (--no-localonly) lifts this",
             host=host,
         )
-    return str(addresses[0])
+    return [str(address) for address in addresses]
 
 
 def _checked_path(body: bytes, port: int, *, local_only: bool) -> str:
@@ -98,7 +105,7 @@ def _checked_path(body: bytes, port: int, *, local_only: bool) -> str:
     try:
         url = urlsplit(str(json.loads(body)["webSocketDebuggerUrl"]))
         named, named_port = url.hostname or "", url.port
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     if local_only:
         try:
@@ -132,7 +139,9 @@ async def _get(address: str, port: int, path: str, host: str) -> tuple[int, byte
                 None,
             )
             if length is None:
-                body = await reader.read(MAX_ANSWER_BYTES)
+                body = b""
+                while len(body) < MAX_ANSWER_BYTES and (part := await reader.read(65_536)):
+                    body += part
             else:
                 body = await reader.readexactly(min(length, MAX_ANSWER_BYTES))
             return int(head.split(b" ", 2)[1]), body

@@ -57,6 +57,8 @@ class Seen:
     __slots__ = ("at", "kind", "level", "method", "packed", "request_id", "status", "url")
 
     def __init__(self, at: float, event: dict[str, Any]) -> None:
+        """Raises TypeError when something that readers rely on is not what the protocol says."""
+        _check(event)
         self.at = at
         self.kind: Kind = event["kind"]
         self.url: str = event.get("url") or ""
@@ -100,6 +102,25 @@ class Seen:
     def unpack(self) -> dict[str, Any]:
         event: dict[str, Any] = orjson.loads(self.packed)
         return event
+
+
+_TEXTS = ("url", "method", "requestId", "postDataPreview")
+
+
+def _check(event: dict[str, Any]) -> None:
+    for name in _TEXTS:
+        value = event.get(name)
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} is no text")
+    status = event.get("status")
+    if status is not None and not (isinstance(status, int) and 0 <= status <= 999):
+        raise TypeError("status is no status")
+    for name in ("headers", "requestHeaders"):
+        headers = event.get(name)
+        if headers is not None and not (
+            isinstance(headers, dict) and all(isinstance(v, str) for v in headers.values())
+        ):
+            raise TypeError(f"{name} are no headers")
 
 
 def pack(event: Mapping[str, Any]) -> bytes:

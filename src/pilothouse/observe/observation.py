@@ -23,11 +23,25 @@ the tab is, `stopped` by cdp_stop_observe, `stored` when only the store remember
 stay readable in all of them."""
 
 
+MALFORMED = (
+    *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+    *(OverflowError, RecursionError),
+)
+"""What a browser's event raises that does not fit the protocol."""
+
+
 class Keep(Protocol):
     """A place for all events of one session."""
 
+    @property
+    def failed(self) -> str:
+        """Why events could not be written, empty when all is well."""
+
     def append(self, target_id: str, seq: int, seen: Seen) -> None: ...
+    def lost(self, target_id: str, start: int, stop: int) -> int: ...
     def next_seq(self, target_id: str) -> int: ...
+    def targets(self) -> list[str]: ...
+    def holds(self, target_id: str) -> bool: ...
     def forget(self, target_id: str) -> None: ...
     def read(
         self, target_id: str, start: int, stop: int, limit: int, query: Query
@@ -81,12 +95,12 @@ class Observation:
 
     def take(self, method: str, params: dict[str, Any], session: str) -> list[dict[str, Any]]:
         """Keep what a protocol event says; the normalised events that were kept."""
+        kept: list[dict[str, Any]] = []
         try:
             made = self.normalizer.receive(method, params)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            kept.extend(event for event in made if self._keep(event, session))
+        except MALFORMED:
             self.tally.malformed += 1
-            return []
-        kept = [event for event in made if self._keep(event, session)]
         if kept:
             self.changed(self.uri)
         return kept
@@ -126,10 +140,17 @@ class Observation:
         after = new.next_seq if room else old.next_seq
         if room == 0 and old.next_seq == first and new.matched:
             after = first
-        return Slice([*old.items, *new.items], after, 0, old.matched + new.matched)
+        lost = self.keep.lost(self.target_id, max(offset, self.ring.cleared), first)
+        return Slice([*old.items, *new.items], after, lost, old.matched + new.matched)
+
+    def troubles(self) -> list[str]:
+        """What a reader should know about how this was recorded."""
+        failed = self.keep.failed if self.keep is not None else ""
+        return [f"the store cannot be written: {failed}; free some space"] if failed else []
 
     def clear(self) -> None:
         self.ring.clear()
+        self.bodies.clear()
         if self.keep is not None:
             self.keep.forget(self.target_id)
         self.changed(self.uri)

@@ -71,7 +71,7 @@ def _directive(directive: str, text: str) -> str:
         return text
     try:
         number = float(text)
-        return str(int(number)) if directive != "%f" and number == number else f"{number:g}"
+        return text.strip() if directive == "%f" or number != number else str(int(number))
     except (ValueError, OverflowError):
         return "NaN"
 
@@ -86,6 +86,10 @@ def _plain(value: Any) -> str:
 
 def _preview_text(preview: dict[str, Any]) -> str:
     subtype = preview.get("subtype")
+    if subtype == "null" or preview.get("type") not in (None, "object", "function"):
+        # A plain key or value of a map or set.
+        plain = str(preview.get("description", subtype or preview.get("type")))
+        return f'"{plain}"' if preview.get("type") == "string" else plain
     properties = [p for p in preview.get("properties", ()) if isinstance(p, dict)]
     more = ["…"] if preview.get("overflow") else []
     if subtype in ("array", "typedarray"):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS = 20_000
 """Requests whose url is remembered for the events that follow; the oldest are forgotten."""
+MAX_URL_CHARACTERS = 16_384
+"""A data: URL holds megabytes, and three events and the request itself would each keep it."""
 
 _TYPES = {"warning": "warn", "verbose": "debug", "assert": "error"}
 _PLAIN_TYPES = frozenset({"log", "warn", "error", "info", "debug", "trace"})
@@ -123,7 +125,10 @@ class Normalizer:
     def _exception(self, params: Params) -> Made:
         details = params["exceptionDetails"]
         thrown = details.get("exception") or {}
-        said = thrown.get("description") or thrown.get("value") or details.get("text", "")
+        if thrown.get("subtype") == "error" or "preview" not in thrown:
+            said = thrown.get("description") or thrown.get("value") or details.get("text", "")
+        else:
+            said = argument_text(thrown)  # `throw {code: 5}` is described as "Object" only
         made: dict[str, Any] = {
             "kind": "log",
             "type": "error",
@@ -170,11 +175,10 @@ class Normalizer:
             method = before.method if before else ""
             told = self._told_response(redirect, request_id, method, hop - 1)
             made.append({**told, "redirect": True, "cdpTime": params.get("timestamp")})
-        if len(self.requests) >= MAX_REQUESTS:
-            del self.requests[next(iter(self.requests))]
-        url = request["url"] + request.get("urlFragment", "")
-        self.requests[request_id] = Request(
-            url, request["method"], hop, str(params.get("type", ""))
+        whole = request["url"] + request.get("urlFragment", "")
+        url = whole[:MAX_URL_CHARACTERS]
+        self._remember(
+            request_id, Request(url, request["method"], hop, str(params.get("type", "")))
         )
         sent: dict[str, Any] = {
             "kind": "request",
@@ -192,8 +196,16 @@ class Normalizer:
             sent["hop"] = hop
         if request.get("hasPostData") and sent["postDataPreview"] is None:
             sent["hasPostData"] = True  # too large for the browser to send along
-        made.append(self._cut(sent, "postDataPreview"))
+        self._cut(sent, "postDataPreview")
+        if len(whole) > len(url):
+            sent["truncated"] = {**sent.get("truncated", {}), "url": len(whole)}
+        made.append(sent)
         return made
+
+    def _remember(self, request_id: str, request: Request) -> None:
+        if len(self.requests) >= MAX_REQUESTS and request_id not in self.requests:
+            del self.requests[next(iter(self.requests))]
+        self.requests[request_id] = request
 
     def _response(self, params: Params) -> Made:
         request_id, response = params["requestId"], params["response"]
@@ -215,7 +227,7 @@ class Normalizer:
         told: dict[str, Any] = {
             "kind": "response",
             "requestId": request_id,
-            "url": response["url"],
+            "url": response["url"][:MAX_URL_CHARACTERS],
             "method": method,
             "status": response["status"],
             "statusText": response.get("statusText", ""),
@@ -286,7 +298,7 @@ class Normalizer:
 
     def _socket_created(self, params: Params) -> Made:
         request_id, url = params["requestId"], params["url"]
-        self.requests[request_id] = Request(url, "GET", resource_type="WebSocket")
+        self._remember(request_id, Request(url, "GET", resource_type="WebSocket"))
         return [{"kind": "websocket", "event": "created", "requestId": request_id, "url": url}]
 
     def _socket(self, params: Params, event: str, **more: Any) -> Made:

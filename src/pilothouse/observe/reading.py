@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
@@ -65,7 +65,7 @@ class Query:
             tests.append(lambda seen: seen.kind in kinds)
         if self.method:
             method = self.method.upper()
-            tests.append(lambda seen: seen.method == method)
+            tests.append(lambda seen: seen.method.upper() == method)
         if self.level:
             tests.append(lambda seen: seen.level == self.level)
         if self.request_id:
@@ -94,23 +94,27 @@ def status_range(text: str) -> tuple[int, int]:
     """
     text = text.strip().lower()
     if len(text) == 3 and text.endswith("xx") and text[0].isdecimal():
-        return int(text[0]) * 100, int(text[0]) * 100 + 99
+        return max(1, int(text[0]) * 100), int(text[0]) * 100 + 99
     for sign in (">=", "<=", ">", "<", ""):
         if text.startswith(sign):
-            number = int(text[len(sign) :])
-            return {
+            number = min(int(text[len(sign) :]), MAX_STATUS + 1)
+            least, most = {
                 ">=": (number, MAX_STATUS),
                 "<=": (1, number),
                 ">": (number + 1, MAX_STATUS),
                 "<": (1, number - 1),
                 "": (number, number),
             }[sign]
+            return max(1, least), most  # 0 is an event without a status
     raise AssertionError  # the empty sign always fits
 
 
 def _text_test(needle: str) -> Callable[[Seen], bool]:
     """Looks into the packed JSON first: most events need not be unpacked to say no."""
-    packed = orjson.dumps(needle)[1:-1]
+    try:
+        packed = orjson.dumps(needle)[1:-1]
+    except TypeError:
+        return lambda seen: False  # half a character, which nothing packed holds
 
     def found(seen: Seen) -> bool:
         if packed not in seen.packed:
@@ -188,7 +192,7 @@ async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -
             if mapper is not None and event.get("source") == "exception":
                 original = await mapper.original(place)
                 if original is not None:
-                    place["original"] = original
+                    place["original"] = cast("dict[str, Any]", redactor.value(original))
             if place.get("url"):
                 place["url"] = redactor.url(place["url"])
 
@@ -206,6 +210,15 @@ def compact(event: Mapping[str, Any]) -> dict[str, Any]:
     if made.get("args") and made.get("text"):
         del made["args"]
     return made
+
+
+def slim(event: Mapping[str, Any]) -> dict[str, Any]:
+    """What always fits: an event whose compact form is larger than the whole budget."""
+    return {
+        name: value[:80] + "…" if isinstance(value, str) and len(value) > 80 else value
+        for name, value in compact(event).items()
+        if isinstance(value, str | int)
+    }
 
 
 def summary(events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ CREATE TABLE IF NOT EXISTS events (
     kind TEXT NOT NULL, url TEXT NOT NULL, method TEXT NOT NULL, level TEXT NOT NULL,
     status INTEGER NOT NULL, request_id TEXT NOT NULL, packed BLOB NOT NULL,
     PRIMARY KEY (owner, target, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS marks (
+    owner TEXT NOT NULL, target TEXT NOT NULL, next_seq INTEGER NOT NULL,
+    PRIMARY KEY (owner, target)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_request ON events (owner, target, request_id)
     WHERE request_id != '';
@@ -51,13 +55,16 @@ class Store:
         try:
             # Made by us first, because SQLite would make it readable for others.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            self._connect().executescript(_SCHEMA)
+            os.chmod(path, 0o600)
+            with closing(self._connect()) as connection:
+                connection.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         self._pending: deque[_Row] = deque()
         self._turn = threading.Condition()
         self._closing = False
         self._busy = False
+        self._holes = False
         self.failed = ""
         """Why the last batch could not be written; empty when all is well."""
         self._writer = threading.Thread(target=self._write, name="observe-store", daemon=True)
@@ -65,8 +72,12 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=5, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     # Writing
@@ -124,44 +135,70 @@ class Store:
             with connection:
                 connection.executemany(f"INSERT OR REPLACE INTO events VALUES ({marks})", batch)
             self.failed = ""
+        except (OverflowError, UnicodeError):
+            # One of them has a number or text that SQLite does not take.
+            self._commit_singly(connection, batch)
         except sqlite3.Error as error:
             # A full disk must not stop the recording in memory; the answers say so.
             self.failed = str(error)
+            self._holes = True
+
+    def _commit_singly(self, connection: sqlite3.Connection, batch: list[_Row]) -> None:
+        if len(batch) == 1:
+            self.failed, self._holes = "an event could not be stored", True
+            return
+        for row in batch:
+            self._commit(connection, [row])
+
+    def lost(self, owner: str, target: str, start: int, stop: int) -> int:
+        """How many events of `[start, stop)` could not be written."""
+        if not self._holes or stop <= start:
+            return 0
+        self.flush()
+        with closing(self._connect()) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM events"
+                " WHERE owner = ? AND target = ? AND seq >= ? AND seq < ?",
+                (owner, target, start, stop),
+            ).fetchone()
+        return stop - start - int(row[0])
 
     # Reading
 
     def next_seq(self, owner: str, target: str) -> int:
-        """The seq after the last one that is stored, 0 for a target that is not known."""
-        connection = self._connect()
-        try:
-            row = connection.execute(
-                "SELECT max(seq) FROM events WHERE owner = ? AND target = ?", (owner, target)
+        """The seq after the last one that was ever stored, 0 for a target that is not known."""
+        self.flush()
+        with closing(self._connect()) as connection:
+            (number,) = connection.execute(
+                "SELECT max((SELECT coalesce(max(seq) + 1, 0) FROM events"
+                " WHERE owner = ?1 AND target = ?2), (SELECT coalesce(max(next_seq), 0)"
+                " FROM marks WHERE owner = ?1 AND target = ?2))",
+                (owner, target),
             ).fetchone()
-        finally:
-            connection.close()
-        return 0 if row[0] is None else int(row[0]) + 1
+        return int(number)
+
+    def holds(self, owner: str, target: str) -> bool:
+        with closing(self._connect()) as connection:
+            found = connection.execute(
+                "SELECT 1 FROM events WHERE owner = ? AND target = ? LIMIT 1", (owner, target)
+            ).fetchone()
+        return found is not None
 
     def targets(self, owner: str) -> list[str]:
-        connection = self._connect()
-        try:
+        with closing(self._connect()) as connection:
             rows = connection.execute(
                 "SELECT DISTINCT target FROM events WHERE owner = ?", (owner,)
-            )
-            return [row[0] for row in rows]
-        finally:
-            connection.close()
+            ).fetchall()
+        return [row[0] for row in rows]
 
     def forget(self, owner: str, target: str) -> None:
-        """Delete a target's events, also those that are still on their way to the disk."""
-        self.flush()
-        connection = self._connect()
-        try:
-            with connection:
-                connection.execute(
-                    "DELETE FROM events WHERE owner = ? AND target = ?", (owner, target)
-                )
-        finally:
-            connection.close()
+        """Delete a target's events, also those on their way to the disk; seq goes on after them."""
+        mark = self.next_seq(owner, target)
+        with closing(self._connect()) as connection, connection:
+            connection.execute("DELETE FROM events WHERE owner = ? AND target = ?", (owner, target))
+            connection.execute(
+                "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", (owner, target, mark)
+            )
 
     def read(
         self, owner: str, target: str, start: int, stop: int, limit: int, query: Query
@@ -222,7 +259,7 @@ def _where(query: Query) -> tuple[str, list[Any]]:
         parts.append(f"kind IN ({','.join('?' * len(query.kinds))})")
         values += query.kinds
     for column, value in (
-        ("method", query.method.upper()),
+        ("upper(method)", query.method.upper()),
         ("level", query.level),
         ("request_id", query.request_id),
     ):
@@ -231,7 +268,7 @@ def _where(query: Query) -> tuple[str, list[Any]]:
             values.append(value)
     if query.since:
         parts.append("at >= ?")
-        values.append(query.since)
+        values.append(float(query.since))
     if query.url_includes:
         parts.append("instr(url, ?) > 0")
         values.append(query.url_includes)
@@ -255,6 +292,19 @@ class SessionStore:
 
     def append(self, target_id: str, seq: int, seen: Seen) -> None:
         self._store.append(self._owner, target_id, seq, seen)
+
+    @property
+    def failed(self) -> str:
+        return self._store.failed
+
+    def lost(self, target_id: str, start: int, stop: int) -> int:
+        return self._store.lost(self._owner, target_id, start, stop)
+
+    def holds(self, target_id: str) -> bool:
+        return self._store.holds(self._owner, target_id)
+
+    def targets(self) -> list[str]:
+        return self._store.targets(self._owner)
 
     def next_seq(self, target_id: str) -> int:
         return self._store.next_seq(self._owner, target_id)

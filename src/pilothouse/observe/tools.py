@@ -36,6 +36,7 @@ from pilothouse.observe.reading import (
     compact,
     read,
     settle_places,
+    slim,
     status_range,
     summary,
     tail,
@@ -202,7 +203,7 @@ class ReadEvents(_Target):
     since: int | None = Field(default=None, ge=0, description="Epoch ms")
     status: str | None = Field(default=None, description="404, >=400 or 5xx")
     request_id: str | None = Field(default=None, description="One request")
-    max_tokens: int | None = Field(default=None, ge=50, description="Budget of the answer")
+    max_tokens: int | None = Field(default=None, ge=300, description="Budget of the answer")
 
 
 class Events(Result):
@@ -247,7 +248,7 @@ async def cdp_read_events(args: ReadEvents, observer: Observer) -> Events:
     observation = observer.find(args.target_id)
     page = read(observation, query, args.offset, args.limit, observer.redactor)
     await settle_places(page, observation.mapper, observer.redactor)
-    return _fitting(page, observation.state, args.max_tokens)
+    return _fitting(page, observation.state, args.max_tokens, *observation.troubles())
 
 
 def _status(text: str | None) -> str:
@@ -266,9 +267,9 @@ def _status(text: str | None) -> str:
     return text
 
 
-def _fitting(page: Page, state: str, max_tokens: int | None) -> Events:
+def _fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> Events:
     """The answer, made smaller until it fits."""
-    notes = [page.limit.note] if page.limit.note else []
+    notes = [*([page.limit.note] if page.limit.note else []), *troubles]
     if page.dropped:
         notes.append(
             f"{page.dropped} events from this offset on made room for newer ones; read more"
@@ -303,6 +304,8 @@ def _fitting(page: Page, state: str, max_tokens: int | None) -> Events:
         if room < 0:
             break
         first.append(event)
+    if not first and short:
+        first.append(slim(page.events[0]))  # a reader must always get on
     left = len(short) - len(first)
     after = short[len(first)]["seq"] if left else page.next_offset
     said = f"{left} of {len(short)} events were left out; go on at nextOffset, or raise maxTokens"
@@ -451,7 +454,8 @@ async def cdp_events(targetId: str, observer: Observer) -> str:  # the spec's na
     observation = observer.find(targetId)
     page = tail(observation, TAIL, observer.redactor)
     await settle_places(page, observation.mapper, observer.redactor)
-    return visible_json(_fitting(page, observation.state, None).dump())
+    fitting = _fitting(page, observation.state, None, *observation.troubles())
+    return visible_json(fitting.dump())
 
 
 @resource(OBSERVE, "cdp://har/{targetId}")

