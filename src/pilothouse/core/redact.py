@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, overload
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
+from pilothouse.core.secret_cookies import mask_cookie, mask_set_cookie
 from pilothouse.core.secret_names import (
     URL_KEYS,
     header_rule,
@@ -91,10 +92,6 @@ _PART = re.compile(
     r'(form-data;\s?name="([^"\r\n]{1,128})"[^\r\n]{0,256}'
     r"(?:\r?\n[^\r\n]{1,256}){0,4}\r?\n\r?\n)(?:[^\r\n]|\r?\n(?!--))++",
     re.I,
-)
-_FOLDED_COOKIE = re.compile(r"(,\s{0,2}[^=;,\s]{1,128}=)[^;,\s]++")
-_COOKIE_ATTRIBUTES = frozenset(
-    "domain expires httponly max-age partitioned path priority samesite secure".split()
 )
 
 
@@ -192,9 +189,9 @@ class Redactor:
             case "url":
                 return self.url(value)
             case "cookie":
-                return self._taught(";".join(map(_mask_cookie, value.split(";"))))
+                return self._taught(";".join(map(mask_cookie, value.split(";"))))
             case "set-cookie":
-                return self._taught("\n".join(map(_mask_set_cookie, value.split("\n"))))
+                return self._taught("\n".join(map(mask_set_cookie, value.split("\n"))))
             case "credentials":
                 scheme, space, rest = value.partition(" ")
                 is_known = rest and scheme.lower() in KNOWN_SCHEMES
@@ -394,24 +391,6 @@ def _mask_authority(match: re.Match[str]) -> str:
     # Without a password the user name is the key, as in https://sk_live_...:@api.example
     kept = f"{user}:{_MASK_IN_USERINFO}" if password else f"{_MASK_IN_USERINFO}:"
     return f"://{kept}{at}{host}"
-
-
-def _mask_cookie(part: str) -> str:
-    name, equals, value = part.partition("=")
-    if equals:
-        return f"{name}={MASK}" if value.strip() else part
-    return part.replace(part.strip(), MASK) if part.strip() else part
-
-
-def _mask_set_cookie(line: str) -> str:
-    cookie, *attributes = line.split(";")
-    masked = [_mask_cookie(cookie)]
-    for attribute in attributes:
-        is_known = attribute.partition("=")[0].strip().lower() in _COOKIE_ATTRIBUTES
-        # Some libraries join several Set-Cookie headers with commas.
-        unfolded = _FOLDED_COOKIE.sub(rf"\g<1>{MASK}", attribute)
-        masked.append(unfolded if is_known else _mask_cookie(attribute))
-    return ";".join(masked)
 
 
 def _mask_leaves(value: object, depth: int, numbers: bool) -> object:

@@ -1,0 +1,105 @@
+"""What holds of masking whatever the text: it is idempotent, keeps JSON, and is linear."""
+
+import json
+import time
+from importlib import import_module
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pilothouse.core.redact import Redactor
+from pilothouse.core.secret_names import is_secret_key
+from pilothouse.core.secret_shapes import MASK
+from tests.unit.core.test_redact import NAMED_PLACES, SECRET_KEYS, SHAPES
+
+REDACTOR = Redactor()
+FORM = "application/x-www-form-urlencoded"
+re2 = import_module("re2")  # it has no type stubs
+
+_FRAGMENTS = st.sampled_from(
+    [
+        *(place.replace("{{", "{").replace("}}", "}") for place in NAMED_PLACES.values()),
+        *SHAPES.values(),
+        *SECRET_KEYS[:12],
+        *"\"'\\=&?#;:@<>[]{},./ \n-",
+        *('\\"', "://", "%3D", "%40", "Bearer ", "Basic ", "Cookie: ", "\r\n", "12", "[redac"),
+        *("password=", "token: ", '"token":', "-----BEGIN PRIVATE KEY-----", "form-data; name="),
+        *(MASK, "ed]", "%5Bredacted%5D"),
+    ]
+)  # fmt: skip
+_TEXTS = st.lists(_FRAGMENTS | st.text(max_size=4), max_size=12).map("".join)
+
+
+@given(_TEXTS)
+@example("token=[redacted]x&token=[redacted]")
+@settings(max_examples=400, deadline=None)
+def test_masking_twice_changes_nothing(text: str) -> None:
+    for redactor in (REDACTOR, REDACTOR.learn("acted] ").learn("ab")):
+        for mask in (
+            redactor.text,
+            redactor.url,
+            lambda t, r=redactor: r.text(t, FORM),
+            lambda t, r=redactor: r.header("Cookie", t),
+            lambda t, r=redactor: r.header("Set-Cookie", t),
+            lambda t, r=redactor: r.header("Authorization", t),
+            lambda t, r=redactor: r.header("X-Other", t),
+        ):
+            once = mask(text)
+            assert mask(once) == once
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | _FRAGMENTS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "token", "tokens", "auth", "name", "x.y"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON, st.sampled_from([None, 2]))
+@settings(max_examples=200, deadline=None)
+def test_masked_json_is_still_json_of_the_same_structure(value: object, indent: int | None) -> None:
+    masked = json.loads(REDACTOR.text(json.dumps(value, indent=indent)))
+    assert _outline(masked) == _outline(value)
+
+
+def _outline(value: object) -> object:
+    match value:
+        case dict():
+            return {key: _outline(item) for key, item in value.items()}
+        case list():
+            return [_outline(item) for item in value]
+        case _:
+            return None
+
+
+HOSTILE = [
+    "eyJ", "eyJa.", "-----BEGIN PRIVATE KEY-----", '\\"', "\\", '"\\"', '"password":"',
+    '"token":\\"', '"tokens":[', "token:token:", ";sid=a?", "?a=1", "&a=%3D", "Bearer+", "Basic+",
+    "<input ",
+    "<password>", 'form-data; name="password"\r\n', "\nX-Api-Key: ", "://a:b@", "sk-", "SG.", "a-",
+    '"name":"token","value":', MASK, "\u0130", " ", "set-cookie: a=b;",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """Seconds on a slow machine, but hours with a pattern that backtracks."""
+    text = unit * (1_000_000 // len(unit))
+    redactor = REDACTOR.learn("hunter2").learn("ab")
+    started = time.perf_counter()
+    redactor.text(text)
+    part = text[:100_000]
+    redactor.text(json.dumps([part, *[unit] * 1000]))
+    redactor.text(part, FORM)
+    redactor.url(part)
+    redactor.header("Set-Cookie", part)
+    assert time.perf_counter() - started < 60
+
+
+@pytest.mark.parametrize("key", SECRET_KEYS)
+def test_secret_keys_are_known_by_name(key: str) -> None:
+    assert is_secret_key(key)
