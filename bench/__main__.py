@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     if options.list:
         for row in ROWS:
-            console.print(f"[bold]{row.name:22}[/]{escape(row.title)}")
+            console.print(f"[bold]{row.name:24}[/]{escape(row.title)}")
         return 0
     chosen = [row for row in ROWS if not options.rows or row.name in options.rows]
 
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in chosen:
             try:
                 outcome = _measure_showing(row, workshop, options.pairs, console)
-            except (PeerUnavailable, WireError) as error:
+            # The last two are what the browser's own helpers raise.
+            except (PeerUnavailable, WireError, TimeoutError, RuntimeError) as error:
                 failed.append(row.name)
                 console.print(f"[bold]{row.name}[/]  [red]not measured[/]: {escape(str(error))}\n")
                 continue

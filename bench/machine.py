@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from bench import peers
+from pilothouse.browser import find_browser
 
 
 def machine_facts() -> dict[str, str | int]:
@@ -18,12 +19,19 @@ def machine_facts() -> dict[str, str | int]:
         "memory_mib": _memory_mib(),
         "python": platform.python_version(),
         "node": _node_version(),
+        "browser": _browser_version(),
         "load_1min": f"{os.getloadavg()[0]:.2f}",
     }
 
 
 def contender_versions() -> dict[str, str]:
-    contenders = (peers.PILOTHOUSE, peers.BARE_SDK, peers.PLAYWRIGHT, peers.DEVTOOLS)
+    contenders = (
+        peers.PILOTHOUSE,
+        peers.BARE_SDK,
+        peers.BARE_WEBSOCKET,
+        peers.PLAYWRIGHT,
+        peers.DEVTOOLS,
+    )
     return {name: peers.version(name) for name in contenders}
 
 
@@ -41,7 +49,17 @@ def _cpu_model() -> str:
 
 
 def _node_version() -> str:
-    node = shutil.which("node")
-    if node is None:
+    return _version_told_by(shutil.which("node"))
+
+
+def _browser_version() -> str:
+    browser = find_browser(os.environ)
+    return _version_told_by(None if browser is None else str(browser.path))
+
+
+def _version_told_by(program: str | None) -> str:
+    if program is None:
         return "not installed"
-    return subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip()
+    told = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    # Debian's Chromium adds where it was built.
+    return told.partition(" built on ")[0].strip()

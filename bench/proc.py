@@ -7,8 +7,10 @@ stands in for it.
 
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+import psutil
 
 PROC = Path("/proc")
 
@@ -20,18 +22,23 @@ def tree_pss(pid: int) -> int:
     return sum(_pss(process) for process in descendants(pid, _parents()))
 
 
-def settled_tree_pss(pid: int, *, within: float = 5.0, step: float = 0.15) -> int:
-    """The tree's PSS once two readings a `step` apart differ by under 1 %.
+def rss(pid: int) -> int:
+    """Bytes of RSS of one process, by which a growth is judged."""
+    return psutil.Process(pid).memory_info().rss
+
+
+def settled(read: Callable[[], int], *, within: float = 5.0, step: float = 0.15) -> int:
+    """A reading of memory once two of them a `step` apart differ by under 1 %.
 
     Right after its answer a server still loads and frees things; a reading at a fixed delay would
     catch each contender at a different point. If it still moves at the deadline, the last reading
     counts.
     """
     deadline = time.monotonic() + within
-    before = tree_pss(pid)
+    before = read()
     while True:
         time.sleep(step)
-        now = tree_pss(pid)
+        now = read()
         if abs(now - before) < before / 100 or time.monotonic() > deadline:
             return now
         before = now

@@ -1,5 +1,6 @@
 """The outcomes as a table for the terminal, as Markdown, and as JSON. Pure: nothing is written."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -19,6 +20,10 @@ def format_value(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def format_ratio(ratio: float) -> str:
+    return f"{ratio:.2f}×" if math.isfinite(ratio) else "∞"
 
 
 def format_spread(ratio: Ratio) -> str:
@@ -74,7 +79,7 @@ def markdown_section(
     measured = "; ".join(f"{name} {version}" for name, version in versions.items())
     parts = [
         f"Measured on {date} on {machine['cpus']} × {machine['cpu']}, {machine['system']}, "
-        f"Python {machine['python']}, Node {machine['node']}, "
+        f"Python {machine['python']}, Node {machine['node']}, {machine['browser']}, "
         f"load before the run {machine['load_1min']}. Versions: {measured}.",
         "",
         "| row | contender | median | p95 | pilothouse ÷ it | spread | bound |",
@@ -145,7 +150,7 @@ def _lines(outcome: Outcome) -> list[tuple[str, str, str, str, str]]:
             ratio = spread = ""
         else:
             against = outcome.ratio(name)
-            ratio = f"{against.median:.2f}×"
+            ratio = format_ratio(against.median)
             spread = "" if outcome.row.exact else format_spread(against)
         lines.append((name, format_value(summary.median), p95, ratio, spread))
     return lines
@@ -161,8 +166,9 @@ def _caption(outcome: Outcome) -> Text:
     return Text(f"{format_bound(outcome.row)} {format_verdict(outcome)}\n", style=style)
 
 
-def _round(value: float) -> float:
-    return float(f"{value:.6g}")
+def _round(value: float) -> float | None:
+    """JSON has no infinity, which is the ratio to a peer that counts nothing."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, Any]:

@@ -50,7 +50,8 @@ class Row:
     """Which statistic an absolute bound is judged by."""
 
     exact: bool = False
-    """The value is the same on every reading, so one reading without a warm-up is enough."""
+    """One reading without a warm-up is enough: the value is the same on every reading, or the
+    reading itself takes minutes and sums up far more than a round does."""
 
     @property
     def contenders(self) -> tuple[str, ...]:

@@ -57,5 +57,12 @@ def paired_ratio(subject: Sequence[float], peer: Sequence[float]) -> Ratio:
     """
     if len(subject) != len(peer):
         raise ValueError(f"unpaired samples: {len(subject)} of the subject, {len(peer)} of a peer")
-    ratios = [mine / theirs for mine, theirs in zip(subject, peer, strict=True)]
+    ratios = [_ratio(mine, theirs) for mine, theirs in zip(subject, peer, strict=True)]
     return Ratio(median=median(ratios), low=min(ratios), high=max(ratios))
+
+
+def _ratio(mine: float, theirs: float) -> float:
+    """A peer may well count nothing at all where we count something."""
+    if theirs == 0:
+        return math.inf if mine else 1.0
+    return mine / theirs

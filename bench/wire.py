@@ -44,7 +44,7 @@ class StdioServer:
         self._argv = tuple(argv)
         self._deadline = deadline
         self._next_id = 0
-        self._unread = b""
+        self._unread = bytearray()
         # A file, not a pipe: nobody has to drain it, however much the server logs.
         self._stderr = tempfile.TemporaryFile()
         try:
@@ -129,6 +129,17 @@ class StdioServer:
         result: Json = answer["result"]
         return result
 
+    def wait_for_notification(self, method: str) -> Json:
+        """The parameters of the next notification of that name; what came before is skipped."""
+        until = time.monotonic() + self._deadline
+        while True:
+            message = self._receive(method, until)
+            if message.get("method") == method:
+                params: Json = message.get("params", {})
+                return params
+            if "method" in message:
+                self._answer_server(message)
+
     def _answer_server(self, message: Json) -> None:
         """Servers may ping; anything else was not offered in our capabilities."""
         if "id" not in message:
@@ -147,7 +158,10 @@ class StdioServer:
             raise self._failure("it closed its stdin") from error
 
     def _receive(self, method: str, until: float) -> Json:
-        while b"\n" not in self._unread:
+        searched = 0
+        # Only what is new is searched: an answer may be a megabyte that comes in small pieces.
+        while (end := self._unread.find(b"\n", searched)) < 0:
+            searched = len(self._unread)
             left = until - time.monotonic()
             if left <= 0 or not select.select([self._stdout], [], [], left)[0]:
                 raise self._failure(f"no answer to {method} within {self._deadline:g} s")
@@ -155,7 +169,8 @@ class StdioServer:
             if not chunk:
                 raise self._failure(f"it ended before answering {method}")
             self._unread += chunk
-        line, _, self._unread = self._unread.partition(b"\n")
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
         try:
             message = json.loads(line)
         except ValueError as error:

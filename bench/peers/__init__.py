@@ -22,6 +22,7 @@ from bench.wire import StdioServer
 
 PILOTHOUSE = "pilothouse"
 BARE_SDK = "mcp SDK, bare"
+BARE_WEBSOCKET = "WebSocket, bare"
 PLAYWRIGHT = "@playwright/mcp"
 DEVTOOLS = "chrome-devtools-mcp"
 
@@ -40,6 +41,8 @@ _NPM_CLI = {
         "--no-usage-statistics",
     ),
 }
+
+_DISTRIBUTIONS = {BARE_SDK: "mcp", BARE_WEBSOCKET: "websockets"}
 
 
 class PeerUnavailable(Exception):
@@ -74,7 +77,7 @@ def open_workshop() -> Iterator[Workshop]:
 
 
 def command(contender: str) -> tuple[str, ...]:
-    """The command that serves `contender` on stdio, installing an npm peer if need be."""
+    """The command that runs `contender` on stdio, installing an npm peer if need be."""
     if contender == PILOTHOUSE:
         installed = Path(sys.prefix) / "bin" / "pilothouse"
         if not installed.exists():
@@ -82,6 +85,8 @@ def command(contender: str) -> tuple[str, ...]:
         return (str(installed),)
     if contender == BARE_SDK:
         return (sys.executable, str(_BENCH / "peers" / "bare_sdk.py"))
+    if contender == BARE_WEBSOCKET:
+        return (sys.executable, str(_BENCH / "peers" / "bare_websocket.py"))
     script, *flags = _NPM_CLI[contender]
     return (_executable("node"), str(_installed_npm_peers() / contender / script), *flags)
 
@@ -93,7 +98,7 @@ def version(contender: str) -> str:
         if not manifest.exists():
             return "not installed"
         return str(json.loads(manifest.read_text())["version"])
-    distribution = "mcp" if contender == BARE_SDK else contender
+    distribution = _DISTRIBUTIONS.get(contender, contender)
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -1,7 +1,17 @@
 """Every benchmark row, in the order of the report. A new row is a new file and an entry here."""
 
 from bench.row import Row
-from bench.rows import call_latency, cold_start, memory, tools_list_cost
+from bench.rows import (
+    call_latency,
+    cold_start,
+    memory,
+    observe_bodies,
+    observe_flood,
+    observe_memory,
+    observe_push,
+    observe_read,
+    tools_list_cost,
+)
 
 ROWS: tuple[Row, ...] = (
     cold_start.ROW,
@@ -9,4 +19,14 @@ ROWS: tuple[Row, ...] = (
     tools_list_cost.DEFAULT_PROFILE,
     tools_list_cost.WHOLE_SET,
     call_latency.ROW,
+    observe_flood.TEN_THOUSAND,
+    observe_flood.HUNDRED_THOUSAND,
+    observe_bodies.ROW,
+    observe_read.IDLE,
+    observe_read.FILTER,
+    observe_read.FLOOD_P50,
+    observe_read.FLOOD_P99,
+    observe_push.ROW,
+    observe_memory.FULL_RING,
+    observe_memory.FLOOD,
 )

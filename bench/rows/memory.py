@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from bench.peers import BARE_SDK, DEVTOOLS, PILOTHOUSE, PLAYWRIGHT, Workshop
-from bench.proc import settled_tree_pss
+from bench.proc import settled, tree_pss
 from bench.row import Row, Samplers
 
 MIB = 1024 * 1024
@@ -15,7 +15,7 @@ def idle_pss(workshop: Workshop, contender: str) -> float:
     with workshop.start(contender) as server:
         server.handshake()
         server.list_tools()
-        return settled_tree_pss(server.pid) / MIB
+        return settled(partial(tree_pss, server.pid)) / MIB
 
 
 @contextmanager
