@@ -67,7 +67,6 @@ def main(settings: Settings, url: str, *, headless: bool) -> int:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
         start_new_session=True,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -79,14 +78,16 @@ def main(settings: Settings, url: str, *, headless: bool) -> int:
         _end(process)
 
 
-def _attend(process: subprocess.Popen[str], active: Path) -> int:
+def _attend(process: subprocess.Popen[bytes], active: Path) -> int:
     deadline = time.monotonic() + START_S
-    while not active.exists():
+    # The file is there a moment before its content.
+    while not (lines := _lines(active)):
         if process.poll() is not None or time.monotonic() > deadline:
-            said = process.stderr.read()[-500:] if process.stderr and process.returncode else ""
-            return _refuse(f"the browser did not open its debugging port; {said.strip()}")
+            said = process.stderr.read()[-500:] if process.stderr and process.returncode else b""
+            why = said.decode(errors="replace").strip()
+            return _refuse(f"the browser did not open its debugging port; {why}")
         time.sleep(0.02)
-    port = active.read_text().splitlines()[0]
+    port = lines[0]
     sys.stderr.write(
         f"Chrome listens for observers on 127.0.0.1:{port} (profile {active.parent}).\n"
         f"Next: cdp_list_targets, or `pilothouse call cdp_list_targets '{{\"port\": {port}}}'`.\n"
@@ -98,16 +99,23 @@ def _attend(process: subprocess.Popen[str], active: Path) -> int:
     return process.wait()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
     """The whole group: a browser is many processes."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(5)
-    except ProcessLookupError:
-        return
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    except (ProcessLookupError, PermissionError):
+        process.wait()  # it left by itself; macOS says "not permitted" of a group of zombies
 
 
 def _refuse(line: str) -> int:

@@ -12,6 +12,8 @@ import math
 import re
 from typing import Any
 
+from pydantic_core import to_json
+
 from pilothouse.core.model import PageText
 
 # C0 and C1 controls, soft hyphen, Arabic letter mark, Mongolian vowel separator, zero-width and
@@ -35,8 +37,9 @@ def _escape(match: re.Match[str]) -> str:
 def visible_json(value: Any) -> str:
     """JSON whose invisible and direction-turning characters stand as escapes; it parses back."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
+        # Several times as fast as the standard library, which matters for pages of events.
+        text = to_json(value, inf_nan_mode="null").decode()
+    except ValueError:  # halves of characters, or a key that is no text
         text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
     return _UNSEEN.sub(_escape, text)
 

@@ -1,7 +1,7 @@
 """A DevTools client: one browser WebSocket, flat sessions, a deadline for every command.
 
-The reader never waits and never ends because of one bad frame. Commands are queued and written by
-one task, so that a handler may send some without waiting for any of their answers.
+The reader never ends because of one bad frame. A handler may send commands without waiting for any
+of their answers.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from pilothouse.observe.wire import WireError, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from websockets.asyncio.client import ClientConnection
+    from pilothouse.observe.wire import Wire
 
     type OnEvent = Callable[[str, dict[str, Any], str], None]
     """Method, parameters and CDP session id (empty for the browser's own) of one event."""
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 ENABLE_S = 5.0
 COMMAND_S = 30.0
-FAIR_FRAMES = 32
-"""Frames that a flood may bring before other tasks, such as a read of its events, come in."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 
@@ -72,54 +69,38 @@ class Counts:
 class Cdp:
     """A connection to one browser."""
 
-    def __init__(self, socket: ClientConnection, on_event: OnEvent) -> None:
-        self._socket = socket
+    def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
+        self._wire: Wire | None = None
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
-        self._outbox: deque[bytes] = deque()
-        self._to_send = asyncio.Event()
         self._closed = False
         self.counts = Counts()
 
     @classmethod
     async def open(cls, url: str, on_event: OnEvent) -> Cdp:
         """Raises OSError, TimeoutError or CdpError when the browser cannot be reached."""
+        cdp = cls(on_event)
         try:
-            socket = await connect(
-                url,
-                open_timeout=CONNECT_S,
-                max_size=MAX_FRAME_BYTES,
-                # The reader parses as fast as it is woken; a short queue only adds pauses.
-                max_queue=None,
-                compression=None,
-                ping_interval=None,
-                user_agent_header=None,
-                proxy=None,
-            )
-        except (InvalidHandshake, InvalidURI) as error:
+            cdp._wire = await connect(url, cdp._take, max_bytes=MAX_FRAME_BYTES, deadline=CONNECT_S)
+        except WireError as error:
             raise CdpError("connect", str(error)) from error
-        return cls(socket, on_event)
+        return cdp
 
     async def run(self) -> None:
-        """Read and write until the connection is gone; then every open command fails."""
-        writer = asyncio.ensure_future(self._write())
+        """Wait until the connection is gone; then every open command fails."""
+        assert self._wire is not None
         try:
-            while True:
-                for _ in range(FAIR_FRAMES):
-                    self._take(await self._socket.recv(decode=False))
-                # While frames are waiting, recv never pauses: let the others have their turn.
-                await asyncio.sleep(0)
-        except ConnectionClosed:
-            pass
+            await self._wire.closed.wait()
         finally:
             self._closed = True
-            writer.cancel()
             self._fail(lambda pending: True, "the browser closed the connection")
 
     async def close(self) -> None:
         self._closed = True
-        await self._socket.close()
+        if self._wire is not None:
+            self._wire.close()
+            await self._wire.closed.wait()
 
     # Commands
 
@@ -165,8 +146,8 @@ class Cdp:
             return future
         self._pending[self._last_id] = _Pending(method, session, time.monotonic(), future)
         future.add_done_callback(partial(self._forget, self._last_id))
-        self._outbox.append(packed)
-        self._to_send.set()
+        assert self._wire is not None
+        self._wire.send(packed)
         self.counts.commands += 1
         return future
 
@@ -184,16 +165,6 @@ class Cdp:
                 _observed(pending.answer)
 
     # The wire
-
-    async def _write(self) -> None:
-        try:
-            while True:
-                await self._to_send.wait()
-                self._to_send.clear()
-                while self._outbox:
-                    await self._socket.send(self._outbox.popleft(), text=True)
-        except ConnectionClosed:
-            pass  # the reader sees it too, and fails what was waiting
 
     def _take(self, raw: bytes) -> None:
         """One frame. Whatever is wrong with it, the next one is read."""

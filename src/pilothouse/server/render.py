@@ -29,26 +29,27 @@ class Answer:
 
 def answer(tool: Tool, result: Result) -> Answer:
     """A spec's tool answers the JSON of its structured content, one of ours a short text."""
-    structured = _structured(result)
-    if tool.group.own:
-        story = Story()
-        _tell(result, story, structured)
-        text = _sendable(story.text(secrets.token_urlsafe(16)))
-    else:
-        text = visible_json(structured[tool.bare] if tool.bare else structured)
+    try:
+        structured = result.dump()
+        text = _text(tool, result, structured)
+        text.encode()
+        if tool.group.own or tool.bare:
+            visible_json(structured).encode()  # the text does not show all of it
+    except UnicodeEncodeError:
+        # JavaScript strings may hold halves of characters, UTF-8 cannot. Cleaned as Python values
+        # first: the model's own `dump` decides what is shown and how.
+        whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
+        structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
+        text = _sendable(_text(tool, result, structured))
     return Answer(text, structured, blocks=result.blocks())
 
 
-def _structured(result: Result) -> dict[str, Any]:
-    """JSON that can be sent: JavaScript strings may hold halves of characters, UTF-8 cannot."""
-    try:
-        structured = result.dump()
-        visible_json(structured).encode()
-    except UnicodeEncodeError:
-        # Cleaned as Python values first: the model's own `dump` decides what is shown and how.
-        whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
-        structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
-    return structured
+def _text(tool: Tool, result: Result, structured: dict[str, Any]) -> str:
+    if not tool.group.own:
+        return visible_json(structured[tool.bare] if tool.bare else structured)
+    story = Story()
+    _tell(result, story, structured)
+    return _sendable(story.text(secrets.token_urlsafe(16)))
 
 
 def _tell(result: Result, story: Story, structured: dict[str, Any]) -> None:

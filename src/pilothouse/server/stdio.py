@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ def claimed_stdio() -> Iterator[tuple[int, int]]:
         os.dup2(2, 1)
         yield wire_in, wire_out
     finally:
+        os.set_blocking(wire_out, True)
         os.dup2(wire_in, 0)
         os.dup2(wire_out, 1)
         for fd in (nothing, wire_in, wire_out):
@@ -69,6 +71,12 @@ class Writer:
         self._turn = asyncio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+        # A pipe's writing end is ours alone, so it may be told not to block; a terminal is shared
+        # with others who would be surprised. There, what surely fits is written piece by piece.
+        self._piece = select.PIPE_BUF
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            os.set_blocking(fd, False)
+            self._piece = _CHUNK
 
     async def write(self, text: str) -> int:
         await self._send(text.encode())
@@ -84,8 +92,10 @@ class Writer:
             while view:
                 if not self._poll.poll(0):
                     await _ready(self._fd, loop.add_writer, loop.remove_writer)
-                # A pipe that is ready takes PIPE_BUF bytes without blocking, whatever its flags.
-                view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
+                try:
+                    view = view[os.write(self._fd, view[: self._piece]) :]
+                except BlockingIOError:
+                    await _ready(self._fd, loop.add_writer, loop.remove_writer)
 
 
 class Reader:
