@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.observe.wire import Frames, WireError, masked
@@ -18,6 +18,7 @@ def frame(opcode: int, payload: bytes, *, final: bool = True, rsv: int = 0) -> b
     return head + b"\x7f" + len(payload).to_bytes(8) + payload
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, 125, 126, 300, 65_535, 65_536, 70_000]), max_size=6),
     st.lists(st.integers(1, 5_000), min_size=1, max_size=30),
