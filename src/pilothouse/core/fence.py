@@ -41,6 +41,8 @@ def visible_json(value: Any) -> str:
         text = to_json(value, inf_nan_mode="null").decode()
     except ValueError:  # halves of characters, or a key that is no text
         text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+    if text.isascii() and "\x7f" not in text:
+        return text  # the control characters among the first 128 are escaped by JSON itself
     return _UNSEEN.sub(_escape, text)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     """Sends a command to the observed page."""
 
 MAX_MAPS = 50
+MAX_PLACES = 2_000
 MAX_CODE = 200
 """Characters of a source line that are shown."""
 MAX_BYTES = 64 * 1024 * 1024
@@ -60,6 +61,7 @@ class Mapper:
         self._frame_id = frame_id
         self._call = call
         self._maps: dict[str, asyncio.Task[_Found | None]] = {}
+        self._places: dict[tuple[str, int, int], dict[str, Any] | None] = {}
 
     def prefetch(self, urls: set[str]) -> None:
         """Start to fetch the maps of scripts, while they are surely there."""
@@ -80,13 +82,20 @@ class Mapper:
         url, line, column = place.get("url", ""), place.get("line", 0), place.get("column", 0)
         if not url.startswith(("http://", "https://")) or not line:
             return None
+        place_key = (url, line, column)
+        if place_key in self._places:
+            return self._places[place_key]
         try:
             async with asyncio.timeout(ENABLE_S):
                 found = await asyncio.shield(self._map(url))
                 # In a thread: a hostile map can take seconds to read.
-                return await asyncio.to_thread(_told, found, line, column) if found else None
+                told = await asyncio.to_thread(_told, found, line, column) if found else None
         except (TimeoutError, ValueError):
             return None
+        if len(self._places) >= MAX_PLACES:
+            del self._places[next(iter(self._places))]
+        self._places[place_key] = told
+        return told
 
     async def _fetch(self, url: str) -> _Found | None:
         try:

@@ -30,6 +30,9 @@ MALFORMED = (
 """What a browser's event raises that does not fit the protocol."""
 
 
+EVERYTHING = Filters()
+
+
 class Keep(Protocol):
     """A place for all events of one session."""
 
@@ -75,7 +78,7 @@ class Observation:
     explicit: bool = False
     """Asked for by cdp_observe, not only recorded because the tab is the session's own."""
     state: State = "observing"
-    filters: Filters = field(default_factory=Filters)
+    filters: Filters = EVERYTHING
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -97,8 +100,9 @@ class Observation:
         """Keep what a protocol event says; the normalised events that were kept."""
         kept: list[dict[str, Any]] = []
         try:
-            made = self.normalizer.receive(method, params)
-            kept.extend(event for event in made if self._keep(event, session))
+            for event in self.normalizer.receive(method, params):
+                if self._keep(event, session):
+                    kept.append(event)  # noqa: PERF401  # what was kept before a bad one counts
         except MALFORMED:
             self.tally.malformed += 1
         if kept:
@@ -112,7 +116,8 @@ class Observation:
 
     def _keep(self, event: dict[str, Any], session: str) -> bool:
         self.tally.seen += 1
-        if not self.filters.admits(event["kind"], event.get("url") or ""):
+        filters = self.filters
+        if filters is not EVERYTHING and not filters.admits(event["kind"], event.get("url") or ""):
             self.tally.filtered += 1
             return False
         at = self.clock()

@@ -110,16 +110,19 @@ class Normalizer:
         args = params.get("args", [])
         kind = params["type"]
         texts = [argument_text(arg) for arg in args]
+        text = message_text(args, texts)
         made: dict[str, Any] = {
             "kind": "console",
             "type": _level(kind),
-            "text": message_text(args, texts),
+            "text": text,
             "args": texts,
             "argsPreview": [argument_value(arg) for arg in args],
             "stack": _top(params.get("stackTrace")),
         }
         if kind not in _PLAIN_TYPES and kind not in _TYPES:
             made["call"] = kind  # console.table, group, count, …: shown as log
+        if len(text) <= self._max_bytes() and "%" not in text:
+            return [made]  # no argument is longer than the text that it is part of
         return [self._cut(made, "text", "args")]
 
     def _exception(self, params: Params) -> Made:

@@ -183,7 +183,15 @@ def masked_text(redactor: Redactor, text: str) -> str:
 def _masked_preview(redactor: Redactor, item: Any) -> Any:
     if isinstance(item, str):
         return masked_text(redactor, item)
-    return redactor.value(item) if isinstance(item, dict | list) else item
+    if not isinstance(item, dict | list):
+        return item
+    return _masked_value(redactor, orjson.dumps(item))
+
+
+@lru_cache(maxsize=4_096)
+def _masked_value(redactor: Redactor, packed: bytes) -> Any:
+    """Shared by all that show the same: nobody changes what is shown."""
+    return redactor.value(orjson.loads(packed))
 
 
 @dataclass(frozen=True, slots=True)
