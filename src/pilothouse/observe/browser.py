@@ -189,15 +189,18 @@ class Browser:
         """
         if not observation.include_workers:
             return
-        held = {attached.target_id: attached for attached in self._sessions.values()}
+        self._share_workers(observation, origin)
         for target in await self.targets():
-            if target.type not in _ORIGIN_WORKERS or _origin(target.url) != origin:
-                continue
-            attached = held.get(target.id)
-            if attached is None:
-                await self._attach_worker(target, observation)
-            elif observation not in attached.observations:
-                attached.observations.append(observation)
+            if target.type in _ORIGIN_WORKERS and _origin(target.url) == origin:
+                if all(held.target_id != target.id for held in self._sessions.values()):
+                    await self._attach_worker(target, observation)
+
+    def _share_workers(self, observation: Observation, origin: str) -> None:
+        """Those that are attached already; at once, because their next event may be under way."""
+        for attached in self._sessions.values():
+            if attached.type in _ORIGIN_WORKERS and _origin(attached.url) == origin:
+                if observation.include_workers and observation not in attached.observations:
+                    attached.observations.append(observation)
 
     async def _attach_worker(self, target: Target, observation: Observation) -> None:
         params = {"targetId": target.id, "flatten": True}
@@ -260,6 +263,7 @@ class Browser:
         if observation.state == "crashed":
             observation.state = "observing"
         if _origin(before) != _origin(attached.url):
+            self._share_workers(observation, _origin(attached.url))
             task = asyncio.ensure_future(self._attach_workers(observation, _origin(attached.url)))
             self._background.add(task)
             task.add_done_callback(self._done)
