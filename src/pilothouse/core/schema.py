@@ -9,8 +9,6 @@ from pydantic.json_schema import GenerateJsonSchema
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
 
 _VALUES = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose value is data, not a schema."""

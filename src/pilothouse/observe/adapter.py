@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pilothouse.observe.browser import Browser, is_internal
+from pilothouse.observe.browser import Browser
 from pilothouse.observe.cdp import CdpError, CdpGone, CdpTimeout
 from pilothouse.observe.endpoint import START_HINT, find_endpoint
 from pilothouse.observe.model import (
@@ -204,7 +204,6 @@ class Observatory:
             )
             observation.include_workers = include_workers
             observation.include_iframes = include_iframes
-            observation.explicit = True
             if held is not None:
                 observation.host, observation.port = key
                 observation.note("gap", reason="events between stop and observe are not recorded")
@@ -240,7 +239,7 @@ class Observatory:
         self, browser: Browser, target_id: str | None, url_includes: str | None
     ) -> Target:
         try:
-            targets = [t for t in await browser.targets() if not is_internal(t)]
+            targets = [t for t in await browser.targets() if not t.is_internal]
         except CdpError as error:
             raise BrowserUnreachable(str(error), hint=START_HINT) from None
         if target_id:

@@ -29,7 +29,6 @@ RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
 POST_DATA_BYTES = 64 * 1024
 _WORKERS = frozenset({"worker", "shared_worker", "service_worker", "worklet"})
 _ORIGIN_WORKERS = frozenset({"shared_worker", "service_worker"})
-_INTERNAL = frozenset({"browser_ui", "tab", "browser"})
 
 
 @dataclass(eq=False, slots=True)
@@ -367,14 +366,6 @@ def _auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
     }
 
 
-def is_internal(target: Target) -> bool:
-    """The browser's own surfaces, such as the omnibox' popup."""
-    return target.type in _INTERNAL
-
-
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else url
-
-
-__all__ = ["Browser", "CdpError", "is_internal"]

@@ -181,6 +181,11 @@ class Target:
     url: str
     attached: bool
 
+    @property
+    def is_internal(self) -> bool:
+        """One of the browser's own surfaces, such as the omnibox' popup."""
+        return self.type in ("browser_ui", "tab", "browser")
+
 
 @dataclass(frozen=True, slots=True)
 class Body:

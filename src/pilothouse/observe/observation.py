@@ -75,8 +75,6 @@ class Observation:
     include_iframes: bool = True
     keep: Keep | None = None
     """Where every event is kept beside the ring."""
-    explicit: bool = False
-    """Asked for by cdp_observe, not only recorded because the tab is the session's own."""
     state: State = "observing"
     filters: Filters = EVERYTHING
     tally: Tally = field(default_factory=Tally)

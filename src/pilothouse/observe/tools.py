@@ -100,7 +100,6 @@ async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
     """List the tabs, frames and workers of a browser with an open debugging port."""
     found = await observer.targets(args.host, args.port)
     kinds = set(args.types or ())
-    hidden = {"browser_ui", "tab", "browser"}
     return Targets(
         targets=[
             TargetEntry(
@@ -111,7 +110,7 @@ async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
                 attached=t.attached,
             )
             for t in found
-            if (t.type in kinds if kinds else t.type not in hidden)
+            if (t.type in kinds if kinds else not t.is_internal)
             and (args.filter_url_includes or "") in t.url
         ]
     )
