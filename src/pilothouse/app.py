@@ -177,13 +177,15 @@ async def _stdio(
     from mcp.server.stdio import stdio_server
 
     from pilothouse.server.mcp import build_server
+    from pilothouse.server.parcel import Parcels
     from pilothouse.server.stdio import Reader, Writer, claimed_stdio
 
     with claimed_stdio() as (wire_in, wire_out):
-        writer = Writer(wire_out)
+        parcels = Parcels()
+        writer = Writer(wire_out, parcels)
         reader = Reader(wire_in, writer)
         async with open_house(parts, settings, redactor, log) as house:
-            server = build_server(house)
+            server = build_server(house, parcels)
             if extend is not None:
                 extend(server)
             async with anyio.create_task_group() as tasks:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, overload
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from pilothouse.core.secret_cookies import mask_cookie, mask_set_cookie
+from pilothouse.core.secret_hints import might_hold_secret
 from pilothouse.core.secret_names import (
     URL_KEYS,
     header_rule,
@@ -219,6 +220,11 @@ class Redactor:
         `keep` names keys that hold no secret here, such as `sessionId` in Pilothouse's own logs.
         """
         return value if self.reveal else self._value(value, keep, _DEEPEST)
+
+    def passes(self, packed: bytes) -> bool:
+        """Whether a quick look at the JSON of a value finds nothing to mask in it."""
+        taught = self.patterns or self._needles or self._short
+        return self.reveal or not (taught or might_hold_secret(packed))
 
     def _taught(self, text: str) -> str:
         """Mask learned secrets and the user's own patterns."""

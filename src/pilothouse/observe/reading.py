@@ -144,13 +144,9 @@ def shown(observation: Observation, seq: int, seen: Seen, redactor: Redactor) ->
     for name in ("headers", "requestHeaders"):
         if event.get(name):
             event[name] = {k: masked_header(redactor, k, v) for k, v in event[name].items()}
-    for name in ("text", "postDataPreview", "payloadPreview", "data", "errorText"):
-        if event.get(name):
-            event[name] = masked_text(redactor, event[name])
-    if event.get("args"):
-        event["args"] = [masked_text(redactor, arg) for arg in event["args"]]
-    if event.get("argsPreview"):
-        event["argsPreview"] = [_masked_preview(redactor, item) for item in event["argsPreview"]]
+    written = [event[name] for name in _WRITTEN if event.get(name)]
+    if written and not redactor.passes(orjson.dumps(written)):
+        _mask_written(event, redactor)
     head = {
         "seq": seq,
         "ts": event.pop("ts"),
@@ -158,6 +154,21 @@ def shown(observation: Observation, seq: int, seen: Seen, redactor: Redactor) ->
         "sessionId": event.pop("sessionId"),
     }
     return {**head, **event}
+
+
+_TEXTS = ("text", "postDataPreview", "payloadPreview", "data", "errorText")
+_WRITTEN = (*_TEXTS, "args", "argsPreview")
+"""What the page itself wrote; the rest is the protocol's."""
+
+
+def _mask_written(event: dict[str, Any], redactor: Redactor) -> None:
+    for name in _TEXTS:
+        if event.get(name):
+            event[name] = masked_text(redactor, event[name])
+    if event.get("args"):
+        event["args"] = [masked_text(redactor, arg) for arg in event["args"]]
+    if event.get("argsPreview"):
+        event["argsPreview"] = [_masked_preview(redactor, item) for item in event["argsPreview"]]
 
 
 # The same URLs, headers and lines come again and again, within a page and from read to read.
@@ -230,7 +241,7 @@ async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -
                 if original is not None:
                     place["original"] = cast("dict[str, Any]", redactor.value(original))
             if place.get("url"):
-                place["url"] = redactor.url(place["url"])
+                place["url"] = masked_url(redactor, place["url"])
 
 
 def compact(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ same handlers; what differs is who a request belongs to and how a change is told
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
@@ -27,6 +28,7 @@ from mcp.shared.subscriptions import (
 from pilothouse import __version__
 from pilothouse.core.faults import Fault, RateLimited
 from pilothouse.core.model import Image
+from pilothouse.server.parcel import LEAST
 from pilothouse.server.principal import principal_of
 from pilothouse.server.render import Answer, failure
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.tool import Tool
     from pilothouse.server.house import House
+    from pilothouse.server.parcel import Parcels
     from pilothouse.server.session import Session
 
     type Context = ServerRequestContext[Any, Any]
@@ -49,9 +52,9 @@ LIST_TTL_MS = 60_000
 """How long a client may keep the lists: they change only with the version or the flags."""
 
 
-def build_server(house: House) -> Server[Any]:
-    """An SDK server whose handlers answer from the house."""
-    handlers = Handlers(house)
+def build_server(house: House, parcels: Parcels | None = None) -> Server[Any]:
+    """An SDK server whose handlers answer from the house; `parcels` if its wire delivers them."""
+    handlers = Handlers(house, parcels)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
     server: Server[Any] = Server(
         "pilothouse",
@@ -83,8 +86,9 @@ def build_server(house: House) -> Server[Any]:
 class Handlers:
     """One method for each MCP request."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, parcels: Parcels | None = None) -> None:
         self._house = house
+        self._parcels = parcels
         self._tools = [
             describe(tool, with_output=house.settings.output_schema)
             for tool in house.registry.tools.values()
@@ -139,9 +143,11 @@ class Handlers:
             await ctx.session.report_progress(done, total, message or None)
 
         session = self.session_of(ctx)
-        return to_result(
-            await self._house.caller.call(tool, params.arguments or {}, session, progress)
-        )
+        given = await self._house.caller.call(tool, params.arguments or {}, session, progress)
+        if self._parcels is not None and given.is_json and len(given.text) >= LEAST:
+            ticket = self._parcels.hold(given.text)
+            given = replace(given, text=ticket, structured={ticket: 1})
+        return to_result(given)
 
     # Resources
 

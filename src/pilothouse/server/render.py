@@ -24,6 +24,8 @@ class Answer:
     text: str
     structured: dict[str, Any]
     is_error: bool = False
+    is_json: bool = False
+    """The text is the JSON of the structured content."""
     blocks: tuple[Block, ...] = ()
 
 
@@ -41,7 +43,8 @@ def answer(tool: Tool, result: Result) -> Answer:
         whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
         structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
         text = _sendable(_text(tool, result, structured))
-    return Answer(text, structured, blocks=result.blocks())
+    is_json = not (tool.group.own or tool.bare)
+    return Answer(text, structured, is_json=is_json, blocks=result.blocks())
 
 
 def _text(tool: Tool, result: Result, structured: dict[str, Any]) -> str:

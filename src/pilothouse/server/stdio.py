@@ -14,15 +14,17 @@ import json
 import os
 import select
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pilothouse.core import jsonrpc
+from pilothouse.server.parcel import Parcels
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _CHUNK = 1 << 16
+_WIDE = 1 << 20
 
 
 @contextmanager
@@ -66,8 +68,9 @@ async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], b
 class Writer:
     """Writes lines, one after the other, without blocking the event loop."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, parcels: Parcels | None = None) -> None:
         self._fd = fd
+        self._parcels = parcels or Parcels()
         self._turn = asyncio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
@@ -76,10 +79,10 @@ class Writer:
         self._piece = select.PIPE_BUF
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             os.set_blocking(fd, False)
-            self._piece = _CHUNK
+            self._piece = _widened(fd)
 
     async def write(self, text: str) -> int:
-        await self._send(text.encode())
+        await self._send(self._parcels.deliver(text))
         return len(text)
 
     async def flush(self) -> None:
@@ -96,6 +99,13 @@ class Writer:
                     view = view[os.write(self._fd, view[: self._piece]) :]
                 except BlockingIOError:
                     await _ready(self._fd, loop.add_writer, loop.remove_writer)
+
+
+def _widened(fd: int) -> int:
+    """Room for a whole page of events, so that a reader is woken once; how much can be written."""
+    with suppress(AttributeError, OSError):  # only Linux has it, and a user may have no more left
+        return fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _WIDE)
+    return _CHUNK
 
 
 class Reader:
