@@ -15,6 +15,8 @@ import anyio
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.e2e import tools as e2e_tools
+from pilothouse.e2e.ports import Helm
 from pilothouse.observe import tools as observe_tools
 from pilothouse.observe.ports import Observer
 from pilothouse.server import tools as house_tools
@@ -51,8 +53,55 @@ async def _observatory(session: Session) -> AsyncIterator[object]:
             session.metrics.count,
             session.metrics.at_scrape,
             keep,
+            lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
+            lambda: session.debug_ports.foreign(session.id),
         ) as observatory:
             yield observatory
+
+
+@asynccontextmanager
+async def _helm(session: Session) -> AsyncIterator[object]:
+    from pathlib import Path
+
+    from pilothouse.browser import find_browser, needs_no_sandbox
+    from pilothouse.children import start_child
+    from pilothouse.e2e.adapter import Means, open_sessions
+    from pilothouse.e2e.dossier_page import dossier_page
+    from pilothouse.e2e.explain import Explainer
+    from pilothouse.e2e.starting import Starter
+    from pilothouse.folders import private_folder
+    from pilothouse.recorder import SessionRecorder
+
+    settings, redactor = session.settings, session.redactor
+
+    def chromium() -> str:
+        found = find_browser(os.environ, settings.browser)
+        return str(found.path) if found else ""
+
+    means = Means(
+        settings=settings,
+        clock=session.clock,
+        timeline=session.timeline,
+        recorder=SessionRecorder(session),
+        starter=Starter(
+            settings=settings,
+            environ=os.environ,
+            spawn=start_child,
+            clock=session.clock,
+            roots=(Path.cwd(), *map(Path, settings.roots)),
+        ),
+        explain=Explainer(dossier_page, redactor.text),
+        make_folder=lambda name: private_folder(
+            settings.home, os.environ, "state", f"sessions/{name}"
+        ),
+        find_browser=chromium,
+        chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
+        listeners=lambda: frozenset(session.listeners),
+        mask=redactor.text,
+        teach=redactor.teach,
+    )
+    async with open_sessions(means) as sessions:
+        yield sessions
 
 
 PARTS: tuple[Part, ...] = (
@@ -62,6 +111,7 @@ PARTS: tuple[Part, ...] = (
         resources=observe_tools.RESOURCES,
         providers={Observer: _observatory},
     ),
+    Part(tools=e2e_tools.TOOLS, resources=e2e_tools.RESOURCES, providers={Helm: _helm}),
 )
 """What each group brings, in the order in which tools are listed."""
 
@@ -226,6 +276,7 @@ async def _serve_metrics(
         Route("/health", lambda _: JSONResponse(health(house))),
     ]
     listener = listen("127.0.0.1", house.settings.metrics_port)
+    house.listeners.add(listener.getsockname()[1])
     house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
     await _uvicorn(Guard(Starlette(routes=routes), Doorkeeper()), listener, house.log)
@@ -296,6 +347,7 @@ async def _http(
         if extend is not None:
             extend(server)
         host, port = listener.getsockname()[:2]
+        house.listeners.add(port)
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         base_url = settings.public_url.rstrip("/") or url
         pages = Pages(page=lambda seen: house_page(house, seen), css=CSS)

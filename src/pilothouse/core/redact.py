@@ -144,7 +144,7 @@ def _is_json(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Redactor:
-    """Masks secrets. Immutable: `learn` gives a new one that knows one secret more."""
+    """Masks secrets. `learn` gives a new one that knows one more, `teach` changes this one."""
 
     patterns: Sequence[Pattern] = ()
     reveal: bool = False
@@ -165,6 +165,12 @@ class Redactor:
         needles = sorted({*self._needles, *_spellings(secret)}, key=len, reverse=True)
         any_needle = re.compile("|".join(map(re.escape, needles)))
         return replace(self, _needles=tuple(needles), _any_needle=any_needle)
+
+    def teach(self, secret: str) -> None:
+        """Learn a secret in place, for all who hold this redactor; there is no way back."""
+        known = self.learn(secret)
+        for name in ("_short", "_needles", "_any_needle"):
+            object.__setattr__(self, name, getattr(known, name))
 
     @overload
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]: ...

@@ -65,6 +65,8 @@ class Tool:
     raises: tuple[type[Fault], ...]
     examples: tuple[Example, ...]
     profile: Profile
+    own: bool
+    """Answers short text with a fenced quote, whatever its group's spec has."""
     bare: str
     """Name of the result's one array that stands bare in the text (`""`: the whole object)."""
     ports: Mapping[str, type]
@@ -103,6 +105,7 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool = False,
     profile: Profile = "full",
+    own: bool | None = None,
     bare: str = "",
 ) -> Callable[[Callable[..., Awaitable[Result]]], Tool]:
     """Make a `Tool` of a handler; it registers nothing, groups list their tools themselves.
@@ -147,6 +150,7 @@ def tool(
             raises=raises,
             examples=examples,
             profile=profile,
+            own=group.own if own is None else own,
             bare=bare,
             ports={name: hints[name] for name in names[1:]},
             handler=handler,

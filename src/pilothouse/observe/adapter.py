@@ -19,6 +19,8 @@ from pilothouse.observe.model import (
     BodyNotAvailable,
     BrowserUnreachable,
     NotObserving,
+    SecurityBlocked,
+    SessionUnknown,
     TargetNotFound,
 )
 from pilothouse.observe.observation import Observation
@@ -55,8 +57,16 @@ class Observatory:
         environ: Mapping[str, str],
         count: Callable[[str, int], None],
         keep: Keep | None,
+        debug_port: Callable[[str], int | None] = lambda _: None,
+        foreign_ports: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
-        """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring."""
+        """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring.
+
+        `debug_port` gives the port of an e2e session of this agent, `foreign_ports` those of
+        other agents' sessions.
+        """
+        self._debug_port = debug_port
+        self._foreign_ports = foreign_ports
         self._keep = keep
         self.redactor = redactor
         self._count = count
@@ -77,6 +87,13 @@ class Observatory:
 
     async def _browser(self, host: str | None, port: int | None) -> Browser:
         key = (host or self._settings.cdp_host, port or self._settings.cdp_port)
+        if key[1] in self._foreign_ports():
+            raise SecurityBlocked(
+                f"port {key[1]} belongs to another session's browser",
+                hint="observe your own session's tabs: cdp_list_targets with its sessionId",
+                host=key[0],
+                port=key[1],
+            )
         async with self._connecting:
             browser = self._browsers.get(key)
             if browser is None:
@@ -187,6 +204,11 @@ class Observatory:
         try:
             target = await self._choose(browser, target_id, url_includes)
             held = self._observations.get(target.id)
+            if held is not None and held.implicit and held.state in ("observing", "crashed"):
+                held.implicit = False  # the recording that runs is adopted, with all it has
+                if ttl_sec:
+                    held.ttl_sec = ttl_sec
+                return held
             if held is not None and held.state in ("observing", "crashed"):
                 raise AlreadyObserving(
                     f"this session observes {target.id} already",
@@ -218,6 +240,44 @@ class Observatory:
             return observation
         finally:
             await self._close_unused(key)
+
+    async def record(self, port: int, target_id: str) -> Observation:
+        """Observe a tab of an e2e session from its first request on."""
+        observation = await self.observe(
+            "127.0.0.1",
+            port,
+            target_id,
+            None,
+            include_workers=True,
+            include_iframes=True,
+            buffer_size=None,
+            ttl_sec=None,
+        )
+        observation.implicit = True
+        return observation
+
+    async def leave(self, port: int) -> None:
+        key = ("127.0.0.1", port)
+        for observation in self._of(key):
+            if observation.state in ("observing", "crashed", "disconnected"):
+                observation.state = "closed"
+                observation.note("detached", reason="the session has ended")
+        browser = self._browsers.get(key)
+        if browser is not None:
+            self._retire(key)
+            await browser.close()
+
+    def port_of(self, session_id: str | None) -> int | None:
+        if session_id is None:
+            return None
+        port = self._debug_port(session_id)
+        if port is None:
+            raise SessionUnknown(
+                f"Session {session_id} not found",
+                hint="call startSession, or leave sessionId out",
+                sessionId=session_id,
+            )
+        return port
 
     def _forget_failed(self, observation: Observation, held: Observation | None) -> None:
         if held is None:
@@ -412,12 +472,24 @@ async def open_observatory(
     count: Callable[[str, int], None],
     at_scrape: Callable[[Callable[[], None]], Callable[[], None]],
     keep: Keep | None = None,
+    debug_port: Callable[[str], int | None] = lambda _: None,
+    foreign_ports: Callable[[], frozenset[int]] = frozenset,
 ) -> AsyncIterator[Observatory]:
     """The observatory of one session, until the block ends; `at_scrape` registers what brings its
     counters up to date before /metrics is read."""
     async with anyio.create_task_group() as tasks:
         observatory = Observatory(
-            tasks, settings, clock, changed, redactor, timeline, environ, count, keep
+            tasks,
+            settings,
+            clock,
+            changed,
+            redactor,
+            timeline,
+            environ,
+            count,
+            keep,
+            debug_port,
+            foreign_ports,
         )
         tasks.start_soon(observatory.keep_swept)
         forget = at_scrape(observatory.report)

@@ -233,6 +233,13 @@ class BodyNotAvailable(Fault):
     status = 404
 
 
+class SessionUnknown(Fault):
+    """No e2e session of that id is open here."""
+
+    code = "session_not_found"
+    status = 404
+
+
 class SecurityBlocked(Fault):
     """The host is not this machine, or the target belongs to another session."""
 

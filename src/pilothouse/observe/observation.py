@@ -76,6 +76,8 @@ class Observation:
     keep: Keep | None = None
     """Where every event is kept beside the ring."""
     state: State = "observing"
+    implicit: bool = False
+    """Recorded for an e2e session; an agent's own cdp_observe adopts it."""
     filters: Filters = EVERYTHING
     tally: Tally = field(default_factory=Tally)
 
@@ -87,6 +89,8 @@ class Observation:
         self.session_of: dict[str, str] = {}
         """Request id → the CDP session that saw it, which alone can give its body."""
         self.mapper: Mapper | None = None
+        self.heard: list[Callable[[], None]] = []
+        """Called when something was kept; for those who wait for an event."""
         self.uri = f"cdp://events/{self.target_id}"
         self.touched_at = self.clock()
 
@@ -104,13 +108,18 @@ class Observation:
         except MALFORMED:
             self.tally.malformed += 1
         if kept:
-            self.changed(self.uri)
+            self._tell()
         return kept
 
     def note(self, kind: str, **facts: Any) -> None:
         """An event of our own making: a gap, a detached child, a lost browser."""
         if self._keep({"kind": "other", "type": kind, **facts}, ""):
-            self.changed(self.uri)
+            self._tell()
+
+    def _tell(self) -> None:
+        self.changed(self.uri)
+        for hear in self.heard:
+            hear()
 
     def _keep(self, event: dict[str, Any], session: str) -> bool:
         self.tally.seen += 1

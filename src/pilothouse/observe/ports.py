@@ -32,6 +32,15 @@ class Observer(Protocol):
     ) -> Observation:
         """Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
 
+    async def record(self, port: int, target_id: str) -> Observation:
+        """Observe a tab of an e2e session; as `observe`."""
+
+    async def leave(self, port: int) -> None:
+        """The browser of that port is about to end: nothing is waited for any more."""
+
+    def port_of(self, session_id: str | None) -> int | None:
+        """The debugging port of an e2e session, None for none; raises SessionUnknown."""
+
     async def stop(self, target_id: str, *, drop_buffer: bool) -> None:
         """Raises NotObserving."""
 

@@ -215,6 +215,11 @@ class Page:
     matched: int
     limit: Limit
 
+    @classmethod
+    def of(cls, events: list[dict[str, Any]]) -> Page:
+        """Events that were read already."""
+        return cls(events, 0, 0, len(events), Limit(len(events), MAX_LIMIT))
+
 
 def read(
     observation: Observation, query: Query, offset: int, limit: int, redactor: Redactor

@@ -14,6 +14,7 @@ from pilothouse.core.events import SessionStarted
 from pilothouse.core.rates import RateLimit
 from pilothouse.core.registry import Registry
 from pilothouse.server.call import Caller
+from pilothouse.server.debug_ports import DebugPorts
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
 from pilothouse.server.session import Session, Sessions
@@ -56,6 +57,8 @@ class House:
     clock: Clock
     started_at: float
     limits: Limits
+    listeners: set[int] = field(default_factory=set)
+    """Ports of this machine on which Pilothouse itself answers."""
 
 
 class Limits:
@@ -90,6 +93,8 @@ async def open_house(
     providers = {kind: make for part in parts for kind, make in part.providers.items()}
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
+    debug_ports = DebugPorts()
+    listeners: set[int] = set()
     async with anyio.create_task_group() as tasks:
         pusher = Pusher(tasks)
 
@@ -105,6 +110,8 @@ async def open_house(
                 metrics,
                 changed,
                 {**providers, House: provide_house},
+                debug_ports,
+                listeners,
             )
             session.timeline.listen(lambda _: changed(TIMELINE_URI))
             session.timeline.emit(SessionStarted(at=clock(), session_id=key))
@@ -132,6 +139,7 @@ async def open_house(
             clock=clock,
             started_at=clock(),
             limits=Limits(settings),
+            listeners=listeners,
         )
         metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
         metrics.gauge("subscribers", "Clients that listen for changes", lambda: len(pusher))

@@ -35,7 +35,7 @@ def answer(tool: Tool, result: Result) -> Answer:
         structured = result.dump()
         text = _text(tool, result, structured)
         text.encode()
-        if tool.group.own or tool.bare:
+        if tool.own or tool.bare:
             visible_json(structured).encode()  # the text does not show all of it
     except UnicodeEncodeError:
         # JavaScript strings may hold halves of characters, UTF-8 cannot. Cleaned as Python values
@@ -43,12 +43,12 @@ def answer(tool: Tool, result: Result) -> Answer:
         whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
         structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
         text = _sendable(_text(tool, result, structured))
-    is_json = not (tool.group.own or tool.bare)
+    is_json = not (tool.own or tool.bare)
     return Answer(text, structured, is_json=is_json, blocks=result.blocks())
 
 
 def _text(tool: Tool, result: Result, structured: dict[str, Any]) -> str:
-    if not tool.group.own:
+    if not tool.own:
         return visible_json(structured[tool.bare] if tool.bare else structured)
     story = Story()
     _tell(result, story, structured)

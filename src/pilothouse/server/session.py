@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.timeline import Timeline
+from pilothouse.server.debug_ports import DebugPorts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +43,10 @@ class Session:
     changed: Callable[[str], None]
     """Tells subscribers that the resource of this URI has changed; returns at once."""
     providers: Mapping[type, Provider]
+    debug_ports: DebugPorts = field(default_factory=DebugPorts)
+    """Of all agents' browsers; one book for the whole house."""
+    listeners: frozenset[int] | set[int] = frozenset()
+    """Ports of this machine on which Pilothouse itself answers."""
     timeline: Timeline = field(default_factory=Timeline)
     running_calls: int = 0
     last_call_at: float = 0.0

@@ -1,0 +1,408 @@
+"""Tools that act in the page: navigate, click, type and their kin."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.core.model import Args, Result
+from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, UrlNotAllowed
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import (
+    DEFAULT_TIMEOUT_MS,
+    E2E,
+    Acted,
+    Acting,
+    InTab,
+    Selector,
+    Targeting,
+    Timeout,
+    acted,
+    step,
+)
+
+if TYPE_CHECKING:
+    from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.tab import Tab
+
+SESSION = "5b0c…"
+
+
+def full_url(session: E2eSession, url: str) -> str:
+    """A URL in full; a path is one of the app's own.
+
+    Raises:
+        UrlNotAllowed: the policy does not let the browser go there.
+    """
+    if url.startswith("/") and not url.startswith(("//", "/\\")):
+        url = session.base + url
+    verdict = session.policy().check_url(url) if session.policy else None
+    if verdict is not None and not verdict.allowed:
+        raise UrlNotAllowed(
+            verdict.reason,
+            hint="stay on the app's own address, or list the host in ALLOWED_HOSTS",
+            url=url,
+            rule=verdict.rule,
+        )
+    return url
+
+
+class Navigate(Acting):
+    url: str = Field(min_length=1, max_length=20_000, description="URL, or a path of the app")
+    wait_until: Literal["load", "domcontentloaded", "networkidle"] = Field(
+        default="load", description="When it counts as loaded"
+    )
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+class Navigated(Acted):
+    status: int | None = Field(default=None, description="HTTP status of the page")
+    title: str = Field(default="", description="Title of the page")
+
+
+@tool(
+    E2E,
+    effect="write",
+    open_world=True,
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Open a page of the app", args={"url": "/cart"}),),
+)
+async def navigate(args: Navigate, helm: Helm) -> Navigated:
+    """Go to a URL."""
+    url = full_url(helm.find(args.session_id), args.url)
+
+    async def do(tab: Tab) -> tuple[int | None, dict[str, str], str]:
+        answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
+        headers = answer.headers if answer else {}
+        return answer.status if answer else None, headers, await tab.page.title()
+
+    done = await step(helm, args, "navigate", do, target=args.url)
+    status, headers, title = done.value or (None, {}, "")
+    if "x-pilothouse-blocked" in headers:
+        raise UrlNotAllowed(
+            f"{args.url} led to an address that this session's browser may not visit",
+            hint="stay on the app's own address, or list the host in ALLOWED_HOSTS",
+            url=done.url,
+            rule=headers["x-pilothouse-blocked"],
+        )
+    return Navigated(**acted(done), status=status, title=title)
+
+
+class GoBack(Acting):
+    forward: bool = Field(default=False, description="Go forward instead")
+
+
+@tool(
+    E2E,
+    effect="write",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Back", args={}),),
+)
+async def go_back(args: GoBack, helm: Helm) -> Acted:
+    """Go back in the tab's history, or forward."""
+
+    async def do(tab: Tab) -> None:
+        await (tab.page.go_forward() if args.forward else tab.page.go_back())
+
+    return Acted(**acted(await step(helm, args, "goBack", do)))
+
+
+class Click(Targeting):
+    button: Literal["left", "right", "middle"] = Field(default="left", description="Mouse button")
+    double: bool = Field(default=False, description="Double click")
+    modifiers: list[Literal["Alt", "Control", "Meta", "Shift"]] | None = Field(
+        default=None, description="Keys held down"
+    )
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(
+        Example(title="By ref", args={"selector": "e12"}),
+        Example(title="By text", args={"selector": "text=Add to cart"}),
+    ),
+)
+async def click(args: Click, helm: Helm) -> Acted:
+    """Click an element; says what the click caused. A covered or disabled target is an error."""
+
+    async def do(tab: Tab) -> None:
+        await tab.locator(args.selector).click(
+            button=args.button,
+            click_count=2 if args.double else 1,
+            modifiers=args.modifiers,
+            timeout=args.timeout,
+        )
+
+    return Acted(**acted(await step(helm, args, "click", do, target=args.selector)))
+
+
+class Type(Targeting):
+    text: str = Field(max_length=1_000_000, description="Text; replaces what is there")
+    submit: bool = Field(default=False, description="Press Enter afterwards")
+    slowly: bool = Field(default=False, description="Key by key, for pages that listen to keys")
+    secret: bool = Field(default=False, description="Mask the text wherever it is shown")
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Log in", args={"selector": "#user", "text": "ada", "submit": True}),),
+)
+async def type_(args: Type, helm: Helm) -> Acted:
+    """Type text into a field."""
+    session = helm.find(args.session_id)
+    if args.secret:
+        session.keep_secret(args.text)
+
+    async def do(tab: Tab) -> None:
+        field = tab.locator(args.selector)
+        if args.slowly:
+            typing = field.press_sequentially(args.text, timeout=args.timeout)
+        else:
+            typing = field.fill(args.text, timeout=args.timeout)
+        # Asked for at the same time, so that it costs no time of its own.
+        kind, _ = await asyncio.gather(_kind(field, args.timeout), typing)
+        if kind == "password":
+            session.keep_secret(args.text)
+        if args.submit:
+            await field.press("Enter", timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "type", do, target=args.selector)))
+
+
+async def _kind(field: Any, limit: float) -> str:
+    return str(await field.evaluate("element => element.type", timeout=limit))
+
+
+class FormField(Args):
+    selector: Selector = Field(description="CSS, Playwright selector or ref")
+    value: str | bool | list[str] = Field(
+        description="Text; true or false for a checkbox; options of a select"
+    )
+
+
+class FillForm(Acting):
+    fields: list[FormField] = Field(min_length=1, max_length=100, description="In this order")
+    submit: Selector | None = Field(default=None, description="Clicked at the end")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(
+        Example(
+            title="Sign up",
+            args={
+                "fields": [
+                    {"selector": "#name", "value": "Ada"},
+                    {"selector": "#terms", "value": True},
+                ],
+                "submit": "text=Sign up",
+            },
+        ),
+    ),
+)
+async def fill_form(args: FillForm, helm: Helm) -> Acted:
+    """Fill in several fields in one call."""
+    done = None
+    for entry in args.fields:
+
+        async def fill(tab: Tab, entry: FormField = entry) -> None:
+            field = tab.locator(entry.selector)
+            if isinstance(entry.value, bool):
+                await field.set_checked(entry.value, timeout=args.timeout)
+            elif isinstance(entry.value, list):
+                await field.select_option(entry.value, timeout=args.timeout)
+            elif await _tag(field, args.timeout) == "SELECT":
+                await field.select_option(entry.value, timeout=args.timeout)
+            else:
+                if await _kind(field, args.timeout) == "password":
+                    helm.find(args.session_id).keep_secret(entry.value)
+                await field.fill(entry.value, timeout=args.timeout)
+
+        done = await step(helm, args, "fillForm", fill, target=entry.selector)
+    if args.submit:
+        button = args.submit
+
+        async def press(tab: Tab) -> None:
+            await tab.locator(button).click(timeout=args.timeout)
+
+        done = await step(helm, args, "fillForm", press, target=button)
+    assert done is not None
+    return Acted(**acted(done))
+
+
+async def _tag(field: Any, limit: float) -> str:
+    return str(await field.evaluate("element => element.tagName", timeout=limit))
+
+
+class SelectOption(Targeting):
+    values: list[str] = Field(min_length=1, description="Values or labels")
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Choose", args={"selector": "#size", "values": ["L"]}),),
+)
+async def select_option(args: SelectOption, helm: Helm) -> Acted:
+    """Choose options of a select."""
+
+    async def do(tab: Tab) -> None:
+        await tab.locator(args.selector).select_option(args.values, timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "selectOption", do, target=args.selector)))
+
+
+@tool(
+    E2E,
+    effect="write",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Open a menu", args={"selector": "text=Menu"}),),
+)
+async def hover(args: Targeting, helm: Helm) -> Acted:
+    """Move the mouse over an element."""
+
+    async def do(tab: Tab) -> None:
+        await tab.locator(args.selector).hover(timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "hover", do, target=args.selector)))
+
+
+class PressKey(Acting):
+    key: str = Field(min_length=1, max_length=60, description="Such as Enter or Control+A")
+    selector: Selector | None = Field(default=None, description="Focused first")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Close a dialog", args={"key": "Escape"}),),
+)
+async def press_key(args: PressKey, helm: Helm) -> Acted:
+    """Press a key, in the focused element or in one of your choice."""
+
+    async def do(tab: Tab) -> None:
+        if args.selector:
+            await tab.locator(args.selector).press(args.key, timeout=args.timeout)
+        else:
+            await tab.page.keyboard.press(args.key)
+
+    return Acted(**acted(await step(helm, args, "pressKey", do, target=args.selector or args.key)))
+
+
+class Drag(Acting):
+    from_: Selector = Field(alias="from", description="What is dragged")
+    to: Selector = Field(description="Where it is dropped")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+@tool(
+    E2E,
+    effect="write",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Sort", args={"from": "#card-1", "to": "#done"}),),
+)
+async def drag(args: Drag, helm: Helm) -> Acted:
+    """Drag one element onto another."""
+
+    async def do(tab: Tab) -> None:
+        target = tab.locator(args.to)
+        await tab.locator(args.from_).drag_to(target, timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "drag", do, target=args.from_)))
+
+
+class UploadFile(Targeting):
+    paths: list[str] = Field(description="Files under the working folder; none clears the field")
+
+
+@tool(
+    E2E,
+    effect="write",
+    raises=(*STEP_FAULTS, FileNotAllowed),
+    examples=(Example(title="Attach", args={"selector": "#file", "paths": ["cat.png"]}),),
+)
+async def upload_file(args: UploadFile, helm: Helm) -> Acted:
+    """Give files to a file field."""
+    session = helm.find(args.session_id)
+    files = [session.readable(path) for path in args.paths]
+
+    async def do(tab: Tab) -> None:
+        await tab.locator(args.selector).set_input_files(files, timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "uploadFile", do, target=args.selector)))
+
+
+class HandleDialog(InTab):
+    accept: bool = Field(description="OK, or Cancel if false")
+    text: str | None = Field(default=None, description="What a prompt is answered with")
+
+
+class DialogHandled(Result):
+    handled: bool = Field(description="Always true")
+    type: str = Field(description="alert, confirm, prompt or beforeunload")
+    message: str = Field(description="What the dialog said")
+    url: str = Field(description="Where the tab is now")
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Confirm", args={"accept": True}),),
+)
+async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
+    """Accept or dismiss the dialog that is open in a tab."""
+    async with helm.using(args.session_id) as session:
+        session.check_alive()
+        tab = session.tab(args.tab_id)
+        dialog = tab.dialog
+        if dialog is None:
+            raise InvalidInput(
+                f"no dialog is open in {tab.id}",
+                hint="an answer with `dialog` says when one is",
+                field="tabId",
+                expected="a tab with an open dialog",
+                received=tab.id,
+            )
+        tab.dialog = None
+        if args.accept:
+            await dialog.accept(args.text) if args.text is not None else await dialog.accept()
+        else:
+            await dialog.dismiss()
+        return DialogHandled(handled=True, type=dialog.type, message=dialog.message, url=tab.url)
+
+
+TOOLS = (
+    navigate,
+    click,
+    type_,
+    fill_form,
+    select_option,
+    press_key,
+    hover,
+    drag,
+    upload_file,
+    handle_dialog,
+    go_back,
+)

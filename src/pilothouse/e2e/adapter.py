@@ -1,0 +1,488 @@
+"""The e2e sessions of one agent: starting, finding and ending them, whatever happens.
+
+Each session is kept by a task of its own that holds its proxy, browser and servers. Whoever ends
+the session only asks that task; leaving it, on any path, leaves nothing running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.clock import iso
+from pilothouse.core.events import SessionStarted, SessionTerminated
+from pilothouse.core.urls import Policy
+from pilothouse.e2e.browser import ContextOptions, Engine, Launch
+from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+from pilothouse.e2e.model import (
+    BrowserCrashed,
+    BrowserLaunchFailed,
+    ServerLogged,
+    SessionNotFound,
+)
+from pilothouse.e2e.proxy import open_proxy
+from pilothouse.e2e.session import E2eSession
+from pilothouse.e2e.starting import check_own, own_origins
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.core.settings import Settings
+    from pilothouse.core.timeline import Timeline
+    from pilothouse.e2e.browser import DrivenBrowser
+    from pilothouse.e2e.model import EndReason
+    from pilothouse.e2e.ports import Recorder, Server
+    from pilothouse.e2e.session import Explain
+    from pilothouse.e2e.starting import Starter, StartRequest
+
+SWEEP_S = 0.5
+GRACE_S = 5.0
+REMEMBERED = 200
+"""Ended sessions whose fate is still told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a session ended."""
+
+    reason: EndReason
+    at: float
+    note: str
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """The task that holds a session, and how to ask it to let go."""
+
+    session: E2eSession
+    over: asyncio.Event
+    done: asyncio.Event
+    stop_server: bool | None = None
+    remove_logs: bool = False
+    report: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What sessions are made with; handed in, because it is the rest of the house."""
+
+    settings: Settings
+    clock: Clock
+    timeline: Timeline
+    recorder: Recorder
+    starter: Starter
+    explain: Explain
+    make_folder: Callable[[str], Path]
+    find_browser: Callable[[], str]
+    """Path of the Chromium to start; empty leaves it to Playwright."""
+    chromium_flags: tuple[str, ...]
+    listeners: Callable[[], frozenset[int]]
+    """Pilothouse's own ports, where no page has any business."""
+    mask: Callable[[str], str]
+    teach: Callable[[str], None]
+
+
+class Sessions:
+    """Implements the `Helm` port for one agent."""
+
+    def __init__(self, means: Means, tasks: TaskGroup) -> None:
+        self._means = means
+        self._tasks = tasks
+        self._engine = Engine()
+        self._keepers: dict[str, _Keeper] = {}
+        self._fates: dict[str, Fate] = {}
+
+    # Finding
+
+    @property
+    def sessions(self) -> list[E2eSession]:
+        return [keeper.session for keeper in self._keepers.values()]
+
+    def find(self, session_id: str | None) -> E2eSession:
+        """The session of an id; without one, the only session there is.
+
+        Raises:
+            SessionNotFound, BrowserCrashed
+        """
+        if session_id is None:
+            if len(self._keepers) == 1:
+                return next(iter(self._keepers.values())).session
+            raise SessionNotFound(
+                "there is no session" if not self._keepers else "several sessions are open",
+                hint="call startSession first"
+                if not self._keepers
+                else f"pass sessionId: one of {', '.join(self._keepers)}",
+            )
+        keeper = self._keepers.get(session_id)
+        if keeper is not None:
+            return keeper.session
+        fate = self._fates.get(session_id)
+        if fate is not None and fate.note == "browser_crashed":
+            raise BrowserCrashed(
+                f"the browser of session {session_id} ended unexpectedly",
+                hint="call startSession for a new one",
+                sessionId=session_id,
+                endedAt=iso(fate.at),
+                recovery="Session will be automatically terminated. Please start a new session.",
+            )
+        ended = f" It ended ({fate.note or fate.reason})." if fate else ""
+        raise SessionNotFound(
+            f"Session {session_id} not found.{ended} Please call startSession first.",
+            hint="call startSession, then pass the sessionId that it gives",
+            sessionId=session_id,
+            reason=fate.reason if fate else None,
+            endedAt=iso(fate.at) if fate else None,
+        )
+
+    @asynccontextmanager
+    async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
+        """A session for the length of a call: it is not idle meanwhile."""
+        session = self.find(session_id)
+        session.running += 1
+        session.touch()
+        try:
+            yield session
+        finally:
+            session.running -= 1
+            session.touch()
+
+    # Starting
+
+    async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
+        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        session_id = str(uuid.uuid4())
+        folder = self._means.make_folder(session_id)
+        means = self._means
+        session = E2eSession(
+            session_id,
+            means.clock,
+            folder,
+            means.timeline,
+            means.recorder,
+            means.explain,
+            records=request.records,
+            started_at=means.clock(),
+            last_activity=means.clock(),
+            idle_sec=means.settings.session_idle_sec,
+            mask=means.mask,
+            teach=means.teach,
+        )
+        session.policy = lambda: self._policy(session)
+        session.running = 1  # starting is no idling
+        keeper = _Keeper(session, asyncio.Event(), asyncio.Event())
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks.start_soon(self._keep, keeper, request, report, started)
+        try:
+            await asyncio.shield(started)
+        except asyncio.CancelledError:
+            keeper.over.set()
+            raise
+        finally:
+            session.running = 0
+            session.touch()
+        means.timeline.emit(
+            SessionStarted(at=means.clock(), session_id=session_id, url=session.url)
+        )
+        return session
+
+    async def _keep(
+        self,
+        keeper: _Keeper,
+        request: StartRequest,
+        report: Callable[[str], None],
+        started: asyncio.Future[None],
+    ) -> None:
+        session = keeper.session
+        try:
+            async with open_proxy(
+                lambda: self._policy(session),
+                lambda refusal: session.note("refused", refusal.reason),
+                clock=self._means.clock,
+            ) as proxy:
+                session.proxy = proxy
+                try:
+                    await _unless(keeper.over, self._bring_up(keeper, request, report))
+                    if not started.done():
+                        started.set_result(None)
+                    await self._until_over(keeper)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._take_down(keeper)
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+        finally:
+            if not started.done():
+                started.set_exception(SessionNotFound("the session was ended while it started"))
+            started.exception() if started.done() and not started.cancelled() else None
+            keeper.done.set()
+
+    async def _bring_up(
+        self, keeper: _Keeper, request: StartRequest, report: Callable[[str], None]
+    ) -> None:
+        session, means = keeper.session, self._means
+        if request.url:
+            await check_own(request.url, self._policy(session))
+        assert session.proxy is not None
+        launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
+        try:
+            await self._start_servers(session, request, report)
+            session.browser = await launching
+        except BaseException:
+            # Not cancelled: a browser that comes up later would belong to nobody.
+            with anyio.CancelScope(shield=True), suppress(BrowserLaunchFailed):
+                session.browser = await launching
+            raise
+        browser = session.browser
+        if browser.debug_port:
+            means.recorder.claim(session.id, browser.debug_port)
+        options = ContextOptions(
+            proxy_server=f"http://127.0.0.1:{session.proxy.port}",
+            proxy_bypass=bypass_list(own_origins(_urls(session))),
+            width=request.width,
+            height=request.height,
+            storage_state=request.storage_state,
+            video_folder=str(session.folder / "video") if "video" in request.records else "",
+        )
+        context = await browser.open_context(options)
+        if "trace" in request.records:
+            await context.tracing.start(screenshots=True, snapshots=True, sources=False)
+        context.on("page", session.on_page)
+        page = await context.new_page()
+        tab = await session.adopt(page)
+        session.current = tab.id
+        self._keepers[session.id] = keeper
+
+    async def _launch(
+        self, session: E2eSession, request: StartRequest, proxy_port: int
+    ) -> DrivenBrowser:
+        flags: tuple[str, ...] = ()
+        if request.browser == "chromium":
+            flags = (
+                *self._means.chromium_flags,
+                *policy_flags(proxy_port),
+                "--remote-debugging-port=0",
+                "--enable-automation",
+            )
+        launch = Launch(
+            kind=request.browser,  # type: ignore[arg-type]
+            executable=self._means.find_browser() if request.browser == "chromium" else "",
+            headless=request.headless,
+            flags=flags,
+            cdp=request.cdp,
+        )
+        return await self._engine.launch(launch)
+
+    async def _start_servers(
+        self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
+    ) -> None:
+        starter, means = self._means.starter, self._means
+
+        def on_line(service: str, stream: str, line: str) -> None:
+            means.timeline.emit(
+                ServerLogged(
+                    at=means.clock(),
+                    service=service,
+                    stream="stderr" if stream == "stderr" else "stdout",
+                    line=line,
+                )
+            )
+
+        def on_exit(service: str, code: int) -> None:
+            self._server_ended(session, service, code)
+
+        starts = [
+            asyncio.ensure_future(starter.start(spec, session.folder, on_line, on_exit, report))
+            for spec in request.services
+        ]
+        try:
+            for start in asyncio.as_completed(starts):
+                session.servers.append(await start)
+        except BaseException:
+            for task in starts:
+                task.cancel()
+            for outcome in await asyncio.gather(*starts, return_exceptions=True):
+                if not isinstance(outcome, BaseException) and outcome not in session.servers:
+                    session.servers.append(outcome)
+            raise
+        # In the order in which they were asked for: the first is the app's own address.
+        session.servers = [start.result() for start in starts]
+        if request.url:
+            session.servers.insert(0, starter.join(request.url, request.logs))
+        session.url = session.servers[0].info.url if session.servers else ""
+        cwd = starter.roots[0]
+        session.log_folders = starter.log_folders(session.folder, cwd)
+        session.file_roots = (*starter.roots, session.folder)
+
+    def _server_ended(self, session: E2eSession, service: str, code: int) -> None:
+        if session.ended is not None:
+            return
+        lines = [
+            moment.event.facts()["line"]
+            for moment in self._means.timeline.tail(200).moments
+            if isinstance(moment.event, ServerLogged) and moment.event.service == service
+        ]
+        session.notices.append(
+            {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-15:]}
+        )
+        session.note("server exited", f"{service} with code {code}")
+
+    def _policy(self, session: E2eSession) -> Policy:
+        blocked = set(self._means.listeners()) | self._means.recorder.foreign_ports()
+        if session.proxy is not None:
+            blocked.add(session.proxy.port)
+        if session.browser is not None and session.browser.debug_port:
+            blocked.add(session.browser.debug_port)
+        settings = self._means.settings
+        return Policy(
+            own_origins=own_origins(_urls(session)),
+            allowed_hosts=settings.allowed_hosts,
+            development=not settings.production,
+            blocked_ports=frozenset(blocked),
+        )
+
+    # Ending
+
+    async def _until_over(self, keeper: _Keeper) -> None:
+        session = keeper.session
+        assert session.browser is not None
+        over = asyncio.ensure_future(keeper.over.wait())
+        gone = asyncio.ensure_future(session.browser.gone.wait())
+        try:
+            await asyncio.wait((over, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            gone.cancel()
+        if not keeper.over.is_set():
+            session.ended, session.end_note = "error", "browser_crashed"
+
+    async def _take_down(self, keeper: _Keeper) -> None:
+        """Browser and servers end at the same time; what fails is told, never left running."""
+        session, means = keeper.session, self._means
+        session.ended = session.ended or "error"
+        self._keepers.pop(session.id, None)
+        await session.close()
+        stops = [self._stop(server, keeper) for server in session.servers]
+        closing = session.browser.close() if session.browser else asyncio.sleep(0)
+        releasing = means.recorder.release(session.id)
+        *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
+        failures = [str(each) for each in stopped if isinstance(each, BaseException)]
+        left = [each for each in stopped if isinstance(each, str) and each]
+        keeper.report = {"failures": failures, "left": left}
+        if keeper.remove_logs:
+            await asyncio.to_thread(shutil.rmtree, session.folder, True)
+        means.timeline.emit(
+            SessionTerminated(at=means.clock(), session_id=session.id, reason=session.ended)
+        )
+        self._fates[session.id] = Fate(session.ended, means.clock(), session.end_note)
+        while len(self._fates) > REMEMBERED:
+            del self._fates[next(iter(self._fates))]
+
+    async def _stop(self, server: Server, keeper: _Keeper) -> str:
+        """What is left running on purpose, named."""
+        if server.info.status == "already_running" and not keeper.stop_server:
+            return f"{server.info.url} ran before the session and was left running"
+        await server.stop(GRACE_S)
+        return ""
+
+    async def end(
+        self,
+        session_id: str | None,
+        reason: EndReason = "manual",
+        note: str = "",
+        *,
+        stop_server: bool | None = None,
+        remove_logs: bool = False,
+    ) -> dict[str, Any]:
+        """End a session and wait until nothing of it is left; what was left running or failed.
+
+        Raises:
+            SessionNotFound, BrowserCrashed
+        """
+        keeper = self._keepers[self.find(session_id).id]
+        session = keeper.session
+        session.ended, session.end_note = reason, note
+        keeper.stop_server, keeper.remove_logs = stop_server, remove_logs
+        keeper.over.set()
+        await keeper.done.wait()
+        return keeper.report or {}
+
+    def sweep(self) -> list[str]:
+        """Sessions that have been idle or open for too long."""
+        now, settings = self._means.clock(), self._means.settings
+        due = []
+        for session in self.sessions:
+            if session.running or session.ended is not None:
+                continue
+            idle = (now - max(session.last_activity, session.watched_at)) / 1000
+            if idle >= settings.session_idle_sec:
+                due.append((session.id, f"idle for {idle:.0f} s"))
+            elif (now - session.started_at) / 1000 >= settings.session_max_sec:
+                due.append((session.id, f"open for {settings.session_max_sec} s"))
+        for session_id, why in due:
+            self._tasks.start_soon(self._expire, session_id, why)
+        return [session_id for session_id, _ in due]
+
+    async def _expire(self, session_id: str, why: str) -> None:
+        with suppress(SessionNotFound, BrowserCrashed):
+            await self.end(session_id, "timeout", why)
+
+    async def keep_swept(self) -> None:
+        while True:
+            await anyio.sleep(SWEEP_S)
+            self.sweep()
+
+    async def close(self) -> None:
+        """End all sessions at once."""
+        keepers = list(self._keepers.values())
+        for keeper in keepers:
+            keeper.session.ended, keeper.session.end_note = "manual", "Pilothouse ended"
+            keeper.over.set()
+        await asyncio.gather(*(keeper.done.wait() for keeper in keepers))
+        await self._engine.close()
+
+
+async def _unless(over: asyncio.Event, work: Any) -> None:
+    """Do the work, unless the session is ended before it is done."""
+    task = asyncio.ensure_future(work)
+    ended = asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise BrowserLaunchFailed("the session was ended while it started")
+        task.result()
+    finally:
+        ended.cancel()
+        if not task.done():
+            task.cancel()
+            with suppress(BaseException):
+                await task
+
+
+def _urls(session: E2eSession) -> list[str]:
+    return [server.info.url for server in session.servers]
+
+
+@asynccontextmanager
+async def open_sessions(means: Means) -> AsyncIterator[Sessions]:
+    """The e2e sessions of an agent for as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        sessions = Sessions(means, tasks)
+        tasks.start_soon(sessions.keep_swept)
+        try:
+            yield sessions
+        finally:
+            with anyio.CancelScope(shield=True):
+                await sessions.close()
+            tasks.cancel_scope.cancel()

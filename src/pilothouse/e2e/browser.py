@@ -1,0 +1,206 @@
+"""Browsers that Playwright drives. The only place where Playwright is imported.
+
+One driver serves all browsers of an agent. A browser is launched first and gets its context when
+the app's address is known, so that both can start at the same time. Chromium also opens a
+debugging port of its own, through which the observer records the session from its first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pilothouse.e2e.model import BrowserLaunchFailed
+from pilothouse.e2e.scripts import WATCH_CHANGES
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser as PlaywrightBrowser
+    from playwright.async_api import BrowserContext, CDPSession, Page, Playwright
+
+type BrowserKind = Literal["chromium", "firefox", "webkit"]
+
+PORT_FILE_S = 5.0
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a browser is started, or which one is joined."""
+
+    kind: BrowserKind = "chromium"
+    executable: str = ""
+    """Empty: Playwright's own download."""
+    headless: bool = True
+    flags: tuple[str, ...] = ()
+    cdp: str = ""
+    """`http://host:port` of a browser that runs already; nothing is launched then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOptions:
+    """What holds for all tabs of a session."""
+
+    proxy_server: str = ""
+    proxy_bypass: str = ""
+    width: int = 1280
+    height: int = 720
+    storage_state: str = ""
+    video_folder: str = ""
+    downloads: bool = True
+
+
+@dataclass(eq=False)
+class DrivenBrowser:
+    """A running browser and, once the app is there, its one context."""
+
+    browser: PlaywrightBrowser
+    kind: BrowserKind
+    is_users: bool
+    """Joined, not launched: closing it would close somebody's windows."""
+    debug_port: int = 0
+    context: BrowserContext | None = None
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the browser has ended, by our doing or not."""
+
+    async def open_context(self, options: ContextOptions) -> BrowserContext:
+        if self.is_users and self.browser.contexts:
+            self.context = self.browser.contexts[0]
+        else:
+            self.context = await self.browser.new_context(**_context_options(options))
+        await self.context.add_init_script(WATCH_CHANGES)
+        return self.context
+
+    async def target_id(self, page: Page) -> tuple[str, CDPSession | None]:
+        """The page's id in the DevTools protocol, and a session to speak it."""
+        if self.kind != "chromium" or self.context is None:
+            return "", None
+        session = await self.context.new_cdp_session(page)
+        info = await session.send("Target.getTargetInfo")
+        return str(info["targetInfo"]["targetId"]), session
+
+    async def close(self) -> None:
+        """Leave no process behind; a browser of the user's own goes on without us."""
+        with suppress(Exception):
+            async with asyncio.timeout(CLOSE_S):
+                # Closing the connection to a joined browser leaves it running.
+                await self.browser.close()
+
+
+class Engine:
+    """One Playwright driver, started with the first browser that needs it."""
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._starting = asyncio.Lock()
+
+    async def _driver(self) -> Playwright:
+        async with self._starting:
+            if self._playwright is None:
+                from playwright.async_api import async_playwright
+
+                self._playwright = await async_playwright().start()
+            return self._playwright
+
+    async def launch(self, launch: Launch) -> DrivenBrowser:
+        """Raises BrowserLaunchFailed."""
+        try:
+            driver = await self._driver()
+            kind = getattr(driver, launch.kind)
+            if launch.cdp:
+                browser = await driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
+            else:
+                browser = await kind.launch(
+                    headless=launch.headless,
+                    args=list(launch.flags),
+                    executable_path=launch.executable or None,
+                    # Our own signal handling closes sessions; Playwright's would race with it.
+                    handle_sigint=False,
+                    handle_sigterm=False,
+                    handle_sighup=False,
+                )
+        except Exception as error:
+            raise _launch_failed(launch, error) from None
+        driven = DrivenBrowser(browser, launch.kind, is_users=bool(launch.cdp))
+        browser.on("disconnected", lambda _: driven.gone.set())
+        if launch.kind == "chromium":
+            driven.debug_port = (
+                int(launch.cdp.rsplit(":", 1)[1]) if launch.cdp else await _debug_port(browser)
+            )
+        return driven
+
+    async def close(self) -> None:
+        playwright, self._playwright = self._playwright, None
+        if playwright is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(CLOSE_S):
+                    await playwright.stop()
+
+
+def _context_options(options: ContextOptions) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "viewport": {"width": options.width, "height": options.height},
+        "accept_downloads": options.downloads,
+        "service_workers": "allow",
+    }
+    if options.proxy_server:
+        made["proxy"] = {"server": options.proxy_server, "bypass": options.proxy_bypass}
+    if options.storage_state:
+        made["storage_state"] = options.storage_state
+    if options.video_folder:
+        made["record_video_dir"] = options.video_folder
+    return made
+
+
+async def _debug_port(browser: PlaywrightBrowser) -> int:
+    """The port that Chromium took for `--remote-debugging-port=0`, from its profile."""
+    session = await browser.new_browser_cdp_session()
+    # Chromium answers this only with --enable-automation.
+    said = await session.send("Browser.getBrowserCommandLine")
+    await session.detach()
+    prefix = "--user-data-dir="
+    profile = next(a[len(prefix) :] for a in said["arguments"] if a.startswith(prefix))
+    file = Path(profile) / "DevToolsActivePort"
+    async with asyncio.timeout(PORT_FILE_S):
+        # The file is there a moment before its content; nothing tells of it.
+        while not (lines := _lines(file)):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return int(lines[0])
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _launch_failed(launch: Launch, error: Exception) -> BrowserLaunchFailed:
+    said = str(error)
+    first = said.strip().split("\n", 1)[0]
+    if launch.cdp:
+        return BrowserLaunchFailed(
+            f"no browser answers at {launch.cdp}: {first}",
+            hint="start one with `pilothouse chrome`, or with --remote-debugging-port=9222 and a"
+            " profile of its own",
+            cdp=launch.cdp,
+        )
+    if "Executable doesn't exist" in said or "executable doesn't exist" in said:
+        return BrowserLaunchFailed(
+            f"{launch.kind} is not installed",
+            hint=f"run `playwright install {launch.kind}`, or leave out `browser` for Chromium",
+            browser=launch.kind,
+        )
+    return BrowserLaunchFailed(
+        f"{launch.kind} did not start: {first}",
+        hint="`pilothouse doctor` says what is missing",
+        browser=launch.kind,
+        log=said[-1500:],
+    )
+
+
+def error_name(error: BaseException) -> str:
+    """The class of one of Playwright's errors; empty for any other."""
+    return type(error).__name__ if type(error).__module__.startswith("playwright") else ""

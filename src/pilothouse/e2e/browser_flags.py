@@ -1,0 +1,56 @@
+"""Chromium's settings without which it would go round the filtering proxy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pilothouse.core.urls import canonical_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pilothouse.core.urls import Origin
+
+# Chromium never asks a proxy about this machine unless told to. Later rules win over earlier ones,
+# so that this one comes first and the exceptions to it after.
+PROXY_LOOPBACK_TOO = "<-loopback>"
+NOWHERE = "http://localhost:1/"
+
+
+def policy_flags(proxy_port: int) -> list[str]:
+    """Arguments for a browser all of whose traffic goes through the proxy on that port."""
+    return [
+        f"--proxy-server=http://127.0.0.1:{proxy_port}",
+        f"--proxy-bypass-list={PROXY_LOOPBACK_TOO}",
+        # With a proxy the browser has nothing to resolve. Without this it still would: for
+        # dns-prefetch, and for the names of STUN servers; and whatever found a way round the
+        # proxy could go anywhere. What is left are the proxy and the session's own servers.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE ::1,"
+        " EXCLUDE localhost, EXCLUDE *.localhost",
+        # WebRTC sends UDP to any address a page names. Chromium 156 knows no other switch for it:
+        # the older one, with "force-" before the name, is ignored in silence.
+        "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+        # UDP past the proxy to own origins, which HTTP serves just as well.
+        "--disable-quic",
+        # What the browser asks for on its own account would be noise among a page's requests.
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-domain-reliability",
+        "--disable-sync",
+        # These two it asks for all the same, at every start, unless they live where nothing is:
+        # no browser connects to port 1.
+        f"--component-updater=url-source={NOWHERE}",
+        f"--gaia-url={NOWHERE}",
+    ]
+
+
+def bypass_list(own_origins: Iterable[Origin]) -> str:
+    """What a browser context may reach without the proxy, for Playwright's `proxy.bypass`.
+
+    Only this machine's own names: another own origin goes through the proxy, which lets it pass,
+    because names are resolved nowhere else. For a context only: given to `launch`, Playwright puts
+    its own `<-loopback>` last, where it undoes the exceptions.
+    """
+    hosts = ((canonical_host(host), port) for _, host, port in own_origins)
+    own = {f"{host}:{port}" for host, port in hosts if host.is_localhost}
+    return ";".join([PROXY_LOOPBACK_TOO, *sorted(own)])

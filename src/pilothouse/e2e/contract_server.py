@@ -1,0 +1,156 @@
+"""A server behind a command of the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pilothouse.core.clock import iso
+from pilothouse.e2e.commands import CommandFailed
+from pilothouse.e2e.model import (
+    LogPaths,
+    ServerHealth,
+    ServerInfo,
+    ServerStartFailed,
+    ShutdownFailed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.e2e.commands import ContractCommand
+    from pilothouse.e2e.contract import ServerStartResponse
+    from pilothouse.e2e.ports import Child
+
+
+async def start_contract(
+    command: ContractCommand, clock: Clock, on_exit: Callable[[int], None]
+) -> ContractServer:
+    """Raises ServerStartFailed."""
+    try:
+        response, child = await command.start()
+    except CommandFailed as failed:
+        raise start_failed(failed) from None
+    return ContractServer(command, response, child, clock, on_exit)
+
+
+class ContractServer:
+    """Asked through its command; what the command left running is ours to end."""
+
+    def __init__(
+        self,
+        command: ContractCommand,
+        response: ServerStartResponse,
+        child: Child,
+        clock: Clock,
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self._command = command
+        self._child = child
+        self._clock = clock
+        self._on_exit = on_exit
+        self._stopping = False
+        logs = response.logs
+        self._info = ServerInfo(
+            response.url,
+            response.port,
+            response.pid,
+            response.started_at,
+            LogPaths(logs.stdout, logs.stderr, logs.combined),
+            response.status,
+            response.message,
+        )
+        self._watch = asyncio.ensure_future(self._until_gone(child))
+
+    @property
+    def info(self) -> ServerInfo:
+        return self._info
+
+    @property
+    def exit_code(self) -> int | None:
+        """Only a server in the foreground has an exit code that says anything about it."""
+        code = self._child.exit_code
+        return code if code is not None and self._child.gone else None
+
+    async def health(self) -> ServerHealth:
+        try:
+            said = await self._command.status()
+        except CommandFailed:
+            return ServerHealth("unhealthy", self._info.url, healthy=False)
+        uptime = said.uptime
+        return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
+
+    async def restart(self) -> ServerInfo:
+        """Raises ServerStartFailed."""
+        self._watch.cancel()
+        before = self._child
+        try:
+            said, self._child = await self._command.restart()
+        except CommandFailed as failed:
+            raise start_failed(failed) from None
+        self._info = replace(
+            self._info,
+            url=said.url,
+            port=said.port,
+            pid=said.pid,
+            started_at=said.started_at or iso(self._clock()),
+            message=said.message,
+            status="ready",
+        )
+        await before.stop()
+        self._watch = asyncio.ensure_future(self._until_gone(self._child))
+        return self._info
+
+    async def stop(self, grace: float = 5.0) -> bool:
+        """Raises ShutdownFailed when a server that is not ours to kill would not go."""
+        self._watch.cancel()
+        failed: CommandFailed | None = None
+        try:
+            await self._command.shutdown()
+        except CommandFailed as error:
+            failed = error
+        went = await self._child.stop(grace)
+        if failed is not None and self._info.status == "already_running":
+            raise ShutdownFailed(
+                f"--shutdown failed ({failed.cause['type']})",
+                hint=f"stop it yourself: pid {self._info.pid}",
+                reason=str(failed.cause["type"]),
+                cause=failed.cause,
+            )
+        return went and failed is None
+
+    async def _until_gone(self, child: Child) -> None:
+        """Of a command that ran before the session we hear nothing: it is not our child."""
+        await child.wait_gone()
+        if self._info.status == "ready":
+            self._on_exit(child.exit_code or 0)
+
+
+def start_failed(failed: CommandFailed) -> ServerStartFailed:
+    cause = failed.cause
+    match cause["type"]:
+        case "timeout":
+            limit = cause["timeout"]
+            message = f"Server failed to start within {float(str(limit)) / 1000:g} seconds"
+        case "non_zero_exit":
+            message = f"The start command exited with code {cause['exitCode']}"
+        case "invalid_json":
+            message = f"The start command did not print what the contract asks: {_why(cause)}"
+        case "command_not_found":
+            message = f"There is no command {cause['path']}"
+        case _:
+            message = f"The command {cause.get('path')} may not be executed"
+    return ServerStartFailed(
+        message,
+        hint="run the command with --start by hand and look at what it prints",
+        reason=str(cause["type"]),
+        exitCode=cause.get("exitCode"),
+        stderr=cause.get("stderr"),
+        cause=cause,
+    )
+
+
+def _why(cause: dict[str, object]) -> str:
+    return str(cause.get("parseError", ""))

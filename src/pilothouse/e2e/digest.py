@@ -1,0 +1,176 @@
+"""What a step caused, in about ten lines, out of what the observer recorded meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+SLOW_MS = 1_000
+MOST_LINES = 6
+MOST_CHARACTERS = 200
+_QUIET_TYPES = frozenset({"Image", "Stylesheet", "Script", "Font", "Media", "Manifest", "Other"})
+"""Kinds of requests that are only counted while they go well."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request with what became of it."""
+
+    request_id: str
+    method: str
+    url: str
+    kind: str
+    seq: int
+    at: float
+    status: int = 0
+    error: str = ""
+    ended_at: float = 0.0
+    mime_type: str = ""
+    post_data: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.error) or self.status >= 400
+
+    @property
+    def took(self) -> float:
+        return max(0.0, self.ended_at - self.at) if self.ended_at else 0.0
+
+    @property
+    def outcome(self) -> str:
+        return self.error or (str(self.status) if self.status else "pending")
+
+    def line(self, base: str = "") -> str:
+        took = f" in {self.took:.0f} ms" if self.took >= SLOW_MS else ""
+        return f"{self.method} {short_url(self.url, base)} → {self.outcome}{took}"
+
+
+def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
+    """The requests among events, each with its end where that came too."""
+    found: dict[str, Exchange] = {}
+    for event in events:
+        kind, request_id = event["kind"], event.get("requestId", "")
+        if kind == "request":
+            found[request_id] = Exchange(
+                request_id,
+                event.get("method") or "GET",
+                event.get("url") or "",
+                event.get("resourceType") or "",
+                event["seq"],
+                event["ts"],
+                post_data=event.get("postDataPreview") or "",
+            )
+            continue
+        known = found.get(request_id)
+        if known is None:
+            continue
+        if kind == "response":
+            known.status = event.get("status") or 0
+            known.mime_type = event.get("mimeType") or ""
+        elif kind == "loadingFailed":
+            known.ended_at = event["ts"]
+            # What the page itself gave up is no failure of anybody's.
+            known.error = "cancelled" if event.get("canceled") else event.get("errorText") or ""
+        elif kind == "loadingFinished":
+            known.ended_at = event["ts"]
+    return list(found.values())
+
+
+def console_lines(
+    events: Iterable[Mapping[str, Any]], levels: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Console lines, log entries and exceptions, of these levels or of all."""
+    return [
+        dict(event)
+        for event in events
+        if event["kind"] in ("console", "log") and (not levels or event.get("type") in levels)
+    ]
+
+
+def short_url(url: str, base: str = "") -> str:
+    """A URL without the app's own origin, cut."""
+    if base and url.startswith(base):
+        url = url[len(base) :] or "/"
+    if url.startswith("data:"):
+        url = url[:40] + "…"
+    return url if len(url) <= MOST_CHARACTERS else url[: MOST_CHARACTERS - 1] + "…"
+
+
+def cut(text: str, most: int = MOST_CHARACTERS) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What changed in the document, as the page's own watcher counted it."""
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    texts: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        counts = ", ".join(
+            f"{count} {name}"
+            for count, name in (
+                (self.added, "added"),
+                (self.removed, "removed"),
+                (self.changed, "changed"),
+            )
+            if count
+        )
+        texts = " | ".join(cut(text, 80) for text in self.texts[:3] if text.strip())
+        return f"{counts}: {texts}" if counts and texts else counts
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The effects of one step so far."""
+
+    requests: list[str]
+    console: list[str]
+
+
+def digest(events: Sequence[Mapping[str, Any]], base: str) -> Digest:
+    """The requests and console lines worth telling; what is left out is counted."""
+    all_requests = exchanges(events)
+    told = [e for e in all_requests if e.failed or e.kind not in _QUIET_TYPES]
+    quiet = len(all_requests) - len(told)
+    requests = [e.line(base) for e in _first(told)]
+    if len(told) > MOST_LINES:
+        requests.append(f"and {len(told) - MOST_LINES} more")
+    if quiet:
+        requests.append(f"{quiet} static file{'s' if quiet > 1 else ''} loaded")
+    return Digest(requests, _console(console_lines(events)))
+
+
+def noteworthy(events: Sequence[Mapping[str, Any]], base: str) -> list[str]:
+    """What came after an answer and should be known: errors and failed requests only."""
+    failed = [e.line(base) for e in exchanges(events) if e.failed and e.error != "cancelled"]
+    return [*failed[:3], *_console(console_lines(events, ("error", "warn")))[:3]]
+
+
+def _first(told: list[Exchange]) -> list[Exchange]:
+    """Failures first, then in order."""
+    return sorted(told, key=lambda e: (not e.failed, e.seq))[:MOST_LINES]
+
+
+def _console(lines: list[dict[str, Any]]) -> list[str]:
+    ranked = sorted(lines, key=lambda e: (_RANK.get(str(e.get("type")), 2), e["seq"]))
+    shown = [f"{e.get('type')}: {cut(str(e.get('text', '')))}" for e in ranked[:MOST_LINES]]
+    if len(ranked) > MOST_LINES:
+        shown.append(f"and {len(ranked) - MOST_LINES} more")
+    return shown
+
+
+_RANK = {"error": 0, "warn": 1}

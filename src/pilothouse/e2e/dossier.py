@@ -1,0 +1,143 @@
+"""The failure dossier: all evidence of a failed step in one answer that a model can afford."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.fence import visible_json
+from pilothouse.e2e.causes import difference, rank
+from pilothouse.e2e.digest import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pilothouse.e2e.causes import Evidence
+
+BUDGET = 7_400
+"""Characters of the JSON. It stands in an answer twice, as text and as structured content, and
+both together stay under 16,000; the frame of the answer takes the rest."""
+
+# Lines of each section and characters of a line, from generous to bare.
+_LEVELS = (
+    (24, 8, 6, 40, 14, 300),
+    (14, 5, 5, 25, 10, 240),
+    (8, 4, 3, 14, 6, 160),
+    (4, 2, 2, 6, 4, 90),
+)
+
+
+def compose(evidence: Evidence, base: str, captured_at: str) -> dict[str, Any]:
+    """The sections of a dossier, as rich as the budget allows."""
+    made: dict[str, Any] = {}
+    for level in _LEVELS:
+        made = dict(_sections(evidence, base, captured_at, level))
+        if len(visible_json(made)) <= BUDGET:
+            return made
+    for name in ("timeline", "snapshotDiff", "requests", "console"):
+        made.pop(name, None)
+        if len(visible_json(made)) <= BUDGET:
+            break
+    return made
+
+
+def whole(evidence: Evidence, base: str, captured_at: str) -> dict[str, Any]:
+    """The same without a budget, for the page that a person opens."""
+    return dict(_sections(evidence, base, captured_at, (400, 100, 100, 200, 200, 4_000)))
+
+
+def _sections(
+    evidence: Evidence, base: str, captured_at: str, level: tuple[int, ...]
+) -> Iterator[tuple[str, Any]]:
+    diff_lines, console, requests, log_lines, moments, width = level
+    yield "causes", [cut(cause, max(width, 160)) for cause in rank(evidence, base)]
+    if evidence.screenshot:
+        yield "screenshot", evidence.screenshot
+    if evidence.overlay:
+        yield "overlay", cut(evidence.overlay, width * 4)
+    if evidence.hit:
+        yield "element", evidence.hit
+    if evidence.trouble.candidates:
+        yield "candidates", [cut(each, width) for each in evidence.trouble.candidates[:8]]
+    changed = difference(evidence.baseline, evidence.snapshot, diff_lines)
+    if changed:
+        yield "snapshotDiff", [cut_line(line, width) for line in changed]
+    if evidence.console:
+        yield "console", [_console(event, width) for event in evidence.console[:console]]
+    if evidence.requests:
+        yield (
+            "requests",
+            [
+                _request(exchange, body, base, width)
+                for exchange, body in evidence.requests[:requests]
+            ],
+        )
+    if evidence.server_lines or evidence.server_exit:
+        lines = [cut_line(line, width) for line in evidence.server_lines[-log_lines:]]
+        yield "serverLogs", {"stderr": "\n".join(lines), "capturedAt": captured_at}
+    if evidence.server_exit:
+        yield "server", evidence.server_exit
+    if evidence.moments:
+        yield "timeline", [cut(line, width) for line in evidence.moments[-moments:]]
+    if evidence.missing:
+        yield "missing", evidence.missing
+
+
+def cut_line(line: str, most: int) -> str:
+    """Cut, with its indentation kept."""
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _console(event: dict[str, Any], width: int) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "level": event.get("type"),
+        "text": cut(str(event.get("text", "")), width),
+        "key": f"console:{event['seq']}",
+    }
+    frames = [_frame(frame) for frame in (event.get("frames") or [])[:3]]
+    if not frames and event.get("stack"):
+        frames = [_frame(event["stack"])]
+    if any(frames):
+        made["at"] = [frame for frame in frames if frame]
+    return made
+
+
+def _frame(frame: dict[str, Any]) -> str:
+    place = frame.get("original") or frame
+    name = place.get("source") or place.get("url") or ""
+    function = place.get("name") or frame.get("function") or ""
+    where = f"{name}:{place.get('line', 0)}:{place.get('column', 0)}" if name else ""
+    return f"{function} ({where})" if function and where else where
+
+
+def _request(exchange: Any, body: str, base: str, width: int) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "request": cut(exchange.line(base), width),
+        "requestId": exchange.request_id,
+    }
+    if exchange.post_data:
+        made["sent"] = cut(exchange.post_data, width)
+    if body:
+        made["body"] = cut(body, width)
+    return made
+
+
+def next_calls(evidence: Evidence, session_id: str, target_id: str) -> list[str]:
+    """Calls worth making, the most telling first."""
+    calls = []
+    kind = evidence.trouble.kind
+    if kind in ("not_found", "ambiguous", "timeout"):
+        calls.append(f"snapshot(sessionId: {session_id}) for what is on the page, with refs")
+    if evidence.overlay or evidence.server_exit:
+        calls.append(f"fix the code, then waitFor(sessionId: {session_id}, hmr: true)")
+    if evidence.server_exit:
+        calls.append(f"restartServer(sessionId: {session_id})")
+    failed = next((e for e, _ in evidence.requests if e.failed), None)
+    if failed and target_id:
+        calls.append(
+            f"cdp_get_response_body(targetId: {target_id}, requestId: {failed.request_id})"
+        )
+    if evidence.server_lines:
+        calls.append(f"readServerLogs(sessionId: {session_id}, logType: stderr)")
+    if target_id:
+        calls.append(f"cdp_read_events(targetId: {target_id}, level: error)")
+    return calls[:4]

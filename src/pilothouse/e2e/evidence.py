@@ -1,0 +1,187 @@
+"""Gathering evidence at the moment a step fails, all of it at once and within a deadline.
+
+Whatever cannot be had is named in `missing`; it never hides the error itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.clock import iso
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.causes import Evidence
+from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges
+from pilothouse.e2e.logs import tail
+from pilothouse.e2e.model import LogFileNotFound, LogReadFailed, ServerLogged
+from pilothouse.e2e.pictures import capture, shrunk
+from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from pilothouse.core.timeline import Moment
+    from pilothouse.e2e.digest import Exchange
+    from pilothouse.e2e.protocol import Trouble
+    from pilothouse.e2e.session import E2eSession, Step
+    from pilothouse.e2e.tab import Tab
+
+WITHIN_S = 0.22
+"""What takes longer is left out: the whole answer is due 300 ms after the step's timeout."""
+BEFORE_MS = 2_000
+BODIES = 3
+LOG_LINES = 100
+
+
+async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
+    evidence = Evidence(trouble, selector=step.target, baseline=tab.baseline)
+    events = tab.events(tab.shown_seq)
+    alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
+    # The picture first: it is what takes longest, and what changes soonest.
+    if alive:
+        await asyncio.gather(
+            _within(_screenshot(session, tab, step, evidence), "screenshot", evidence),
+            _within(_snapshot(tab, evidence), "snapshot", evidence),
+            _within(_overlay(tab, evidence), "overlay", evidence),
+            _within(_hit(tab, step, evidence), "element", evidence),
+            _within(_requests(tab, events, step, evidence), "bodies", evidence),
+            _within(_console(tab, events, evidence), "console", evidence),
+        )
+    else:
+        evidence.missing.append("screenshot and snapshot: the page does not answer")
+        await _within(_console(tab, events, evidence), "console", evidence)
+    tab.shown_seq = tab.next_seq
+    _server(session, step, evidence)
+    if session.proxy is not None:
+        evidence.refusals = [
+            f"{refusal.url or refusal.host} ({refusal.reason})"
+            for refusal in session.proxy.refusals
+            if refusal.at >= step.began_at - BEFORE_MS
+        ]
+    around = session.timeline.around(step.ended_at, before=BEFORE_MS, after=0)
+    evidence.moments = [line for moment in around[-60:] if (line := _line(moment, step))]
+    return evidence
+
+
+async def _within(work: Awaitable[None], name: str, evidence: Evidence) -> None:
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await work
+    except TimeoutError:
+        evidence.missing.append(f"{name}: the page did not give it in time")
+    except Exception as error:
+        if not error_name(error) and not isinstance(error, OSError):
+            raise
+        evidence.missing.append(f"{name}: {cut(str(error), 80)}")
+
+
+async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:
+    picture = await shrunk(tab, await capture(tab))
+    name = f"failure-{step.number}.png"
+    path = session.save(name, picture)
+    evidence.screenshot = {
+        "uri": session.uri(name),
+        "path": str(path),
+        "capturedAt": iso(session.clock()),
+    }
+
+
+async def _snapshot(tab: Tab, evidence: Evidence) -> None:
+    evidence.snapshot = await tab.page.aria_snapshot(mode="ai")
+
+
+async def _overlay(tab: Tab, evidence: Evidence) -> None:
+    said = await tab.page.evaluate(OVERLAY_TEXT)
+    if isinstance(said, list):
+        evidence.overlay = str(said[1])
+
+
+async def _hit(tab: Tab, step: Step, evidence: Evidence) -> None:
+    if evidence.trouble.kind != "timeout" or not step.target:
+        return
+    locator = tab.locator(step.target).first
+    if await locator.count():
+        evidence.hit = await locator.evaluate(HIT_TEST, timeout=WITHIN_S * 1000)
+
+
+async def _console(tab: Tab, events: list[dict[str, Any]], evidence: Evidence) -> None:
+    errors = console_lines(events, ("error",))[::-1][:12]
+    evidence.console = errors
+    if tab.recording is not None:
+        evidence.console = await tab.recording.mapped(errors)
+
+
+async def _requests(tab: Tab, events: list[dict[str, Any]], step: Step, evidence: Evidence) -> None:
+    told = [
+        e
+        for e in exchanges(events)
+        if (e.failed and e.error != "cancelled")
+        or e.took >= SLOW_MS
+        or (not e.ended_at and not e.status and step.ended_at - e.at >= SLOW_MS)
+    ]
+    told.sort(key=lambda e: -e.seq)
+    evidence.requests = [(exchange, "") for exchange in told]
+    bodies = await asyncio.gather(*(_body(tab, exchange) for exchange in told[:BODIES]))
+    evidence.requests[:BODIES] = list(zip(told, bodies, strict=False))
+
+
+async def _body(tab: Tab, exchange: Exchange) -> str:
+    if tab.recording is None or exchange.error:
+        return ""
+    return (await tab.recording.body(exchange.request_id))[:2_000]
+
+
+def _server(session: E2eSession, step: Step, evidence: Evidence) -> None:
+    window = session.timeline.around(
+        step.ended_at, before=step.ended_at - step.began_at + BEFORE_MS, after=0
+    )
+    logged = [m.event for m in window if isinstance(m.event, ServerLogged)]
+    errors = [event for event in logged if event.stream == "stderr"]
+    evidence.server_lines = [event.line for event in (errors or logged)[-LOG_LINES:]]
+    if not evidence.server_lines:
+        evidence.server_lines = _tails(session)
+    for server in session.servers:
+        if server.exit_code is not None:
+            evidence.server_exit = {"type": "server_exited", "exitCode": server.exit_code}
+
+
+def _tails(session: E2eSession) -> list[str]:
+    """Of servers whose output goes to files of their own."""
+    lines: list[str] = []
+    began = time.monotonic()
+    for server in session.servers:
+        path = server.info.logs.stderr
+        if not path or time.monotonic() - began > WITHIN_S:
+            continue
+        try:
+            lines += tail(Path(path), LOG_LINES, within=session.log_folders).text.splitlines()
+        except (LogFileNotFound, LogReadFailed):
+            continue
+    return lines[-LOG_LINES:]
+
+
+def _line(moment: Moment, step: Step) -> str:
+    """A moment of the timeline in a few words, with the time before the failure."""
+    event, facts = moment.event, moment.event.facts()
+    ago = f"{(event.at - step.ended_at) / 1000:+.1f} s"
+    match event.name:
+        case "StepFinished":
+            outcome = "ok" if facts["ok"] else "failed"
+            what = f"step {facts['step']} {facts['tool']} {facts['target']} {outcome}"
+        case "ServerLogged":
+            what = f"server {facts['stream']}: {facts['line']}"
+        case "ConsoleLogged" | "EntryLogged":
+            what = f"console {facts.get('type')}: {facts.get('text', '')}"
+        case "RequestSent":
+            what = f"{facts.get('method')} {facts.get('url')}"
+        case "ResponseReceived":
+            what = f"{facts.get('status')} from {facts.get('url')}"
+        case "LoadingFailed":
+            what = f"{facts.get('errorText')} at {facts.get('url', '')}"
+        case "BrowserNoted":
+            what = f"{facts['what']}: {facts['detail']}"
+        case _:
+            return ""
+    return f"{ago} {cut(what, 160)}"

@@ -1,0 +1,226 @@
+"""From a failed step to the fault that an agent gets: its type, its dossier and the next calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.clock import iso
+from pilothouse.core.faults import InvalidInput
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.dossier import compose, next_calls, whole
+from pilothouse.e2e.evidence import gather
+from pilothouse.e2e.model import (
+    ActionFailed,
+    BrowserCrashed,
+    ElementNotFound,
+    NavigationFailed,
+    ScriptError,
+    SelectorAmbiguous,
+    StaleRef,
+    StepFault,
+    StepTimeout,
+    TabNotFound,
+    UrlNotAllowed,
+)
+from pilothouse.e2e.protocol import Trouble, read_error, ref_of, script_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.core.faults import Fault
+    from pilothouse.e2e.causes import Evidence
+    from pilothouse.e2e.session import E2eSession, Step
+    from pilothouse.e2e.tab import Tab
+
+    type Page = Callable[[str, dict[str, Any], bytes], str]
+    """Makes the page that a person opens, from a title, a dossier and a picture."""
+
+
+class Explainer:
+    """Makes faults; `page` renders a dossier for people."""
+
+    def __init__(self, page: Page, mask: Callable[[str], str]) -> None:
+        self._page = page
+        self._mask = mask
+
+    async def __call__(
+        self, session: E2eSession, tab: Tab, step: Step, error: BaseException
+    ) -> BaseException:
+        trouble = _trouble(error, tab, step)
+        if trouble.kind == "syntax":
+            return InvalidInput(
+                f"selector: {trouble.message}",
+                hint="use CSS, a Playwright selector such as text=Save or role=button[name='Save'],"
+                " or a ref of a snapshot",
+                field="selector",
+                expected="a CSS or Playwright selector, or a ref such as e12",
+                received=step.target,
+            )
+        if session.browser_gone():
+            return BrowserCrashed(
+                "the browser process ended unexpectedly during this step",
+                hint="the session is over; call startSession for a new one",
+                sessionId=session.id,
+                recovery="Session will be automatically terminated. Please start a new session.",
+            )
+        if tab.page.is_closed():
+            return TabNotFound(
+                f"tab {tab.id} was closed during this step",
+                hint="call tabs to see what is open",
+                tabId=tab.id,
+            )
+        evidence = await gather(session, tab, step, trouble)
+        fault = self._fault(session, tab, step, trouble, evidence)
+        now = iso(session.clock())
+        facts = compose(evidence, session.base, now)
+        facts["next"] = next_calls(evidence, session.id, tab.target_id)
+        facts["dossier"] = self._keep(session, step, fault, evidence, now)
+        fault.details.update(facts)
+        notices = session.take_notices()
+        if notices:
+            fault.details["notices"] = notices
+        return fault
+
+    def _keep(
+        self, session: E2eSession, step: Step, fault: Fault, evidence: Evidence, now: str
+    ) -> dict[str, str]:
+        """The page for people, as a file that can be passed on."""
+        name = f"dossier-{step.number}.html"
+        picture = b""
+        if evidence.screenshot:
+            picture = (session.folder / f"failure-{step.number}.png").read_bytes()
+        facts = {
+            "type": fault.code,
+            "message": fault.message,
+            "suggestion": fault.hint,
+            "step": f"{step.number} {step.tool} {step.target}",
+            "url": step.url,
+            "at": now,
+            **{k: v for k, v in fault.details.items() if k in ("selector", "timeout", "reason")},
+            **whole(evidence, session.base, now),
+            "snapshot": evidence.snapshot,
+        }
+        title = f"{step.tool} {step.target}: {fault.code}"
+        html = self._page(self._mask(title), _masked(facts, self._mask), picture)
+        path = session.save(name, html.encode("utf-8", "replace"))
+        return {"uri": session.uri(name), "path": str(path)}
+
+    def _fault(
+        self, session: E2eSession, tab: Tab, step: Step, trouble: Trouble, evidence: Evidence
+    ) -> StepFault:
+        target = step.target
+        limit = step.args.get("timeout")
+        common: dict[str, Any] = {"tabId": tab.id, "url": tab.url}
+        match trouble.kind:
+            case "not_found" if ref_of(target):
+                return StaleRef(
+                    f"ref {target} is not in the page any more",
+                    hint="call snapshot for fresh refs",
+                    selector=target,
+                    **common,
+                )
+            case "not_found":
+                return ElementNotFound(
+                    f'Element not found: "{target}"' + (f" ({limit} ms)" if limit else ""),
+                    hint="Check if selector is correct or if element is dynamically loaded",
+                    selector=target,
+                    timeout=limit,
+                    **common,
+                )
+            case "ambiguous":
+                return SelectorAmbiguous(
+                    f'"{target}" matches {trouble.found or "several"} elements',
+                    hint="use one of the candidates, or a ref of a snapshot",
+                    selector=target,
+                    **common,
+                )
+            case "timeout":
+                why = trouble.obstacle
+                cover = trouble.cover or (evidence.hit or {}).get("cover", "")
+                if cover:
+                    why = f"{cover} covers it"
+                said = f'Timeout: "{target}" is there, but {why}' if why and target else ""
+                return StepTimeout(
+                    said or f"Timeout waiting for {target or step.tool}",
+                    hint=_way_out(trouble, cover),
+                    selector=target or None,
+                    timeout=limit,
+                    covers=cover or None,
+                    **common,
+                )
+            case "navigation":
+                return self._navigation(session, step, trouble, common)
+            case "script":
+                return ScriptError(
+                    trouble.message,
+                    hint="correct the script; the page's own errors are in `console`",
+                    script=str(step.args.get("script", ""))[:500],
+                    error=trouble.message,
+                    **common,
+                )
+            case "crashed":
+                return ActionFailed(
+                    f"tab {tab.id} crashed",
+                    hint="call navigate to load it again; the session goes on",
+                    **common,
+                )
+        return ActionFailed(
+            trouble.message,
+            hint="call snapshot to see what the element is and can do",
+            selector=target or None,
+            **common,
+        )
+
+    def _navigation(
+        self, session: E2eSession, step: Step, trouble: Trouble, common: dict[str, Any]
+    ) -> StepFault:
+        url = str(step.args.get("url", "")) or common["url"]
+        refused = session.proxy.find(url) if session.proxy else None
+        if refused is not None and refused.at >= step.began_at:
+            return UrlNotAllowed(
+                refused.reason,
+                hint="stay on the app's own address, or list the host in ALLOWED_HOSTS",
+                **{**common, "url": url, "rule": refused.rule},
+            )
+        return NavigationFailed(
+            f"{url} could not be loaded: {trouble.message}",
+            hint=_navigation_hint(trouble.message),
+            **{**common, "url": url, "reason": trouble.message},
+        )
+
+
+def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
+    if tab.crashed:
+        return Trouble("crashed", "the tab crashed")
+    if isinstance(error, TimeoutError) and not error_name(error):
+        return Trouble("timeout", str(error) or "the wait was in vain")
+    trouble = read_error(error_name(error), str(error))
+    if step.tool == "evaluate" and trouble.kind == "other":
+        return Trouble("script", script_message(str(error)))
+    return trouble
+
+
+def _way_out(trouble: Trouble, cover: str) -> str:
+    if cover:
+        return f"close or wait for what covers it ({cover}), then try again"
+    if trouble.obstacle == "it is disabled":
+        return "fill in what the page wants first; waitFor can wait until it is enabled"
+    return "look at the screenshot and the causes; waitFor waits for what must come first"
+
+
+def _navigation_hint(reason: str) -> str:
+    if "CONNECTION_REFUSED" in reason:
+        return "nothing listens there: getSessionStatus says how the app's server is"
+    if "NAME_NOT_RESOLVED" in reason or "TUNNEL" in reason:
+        return "the host is not known here; check the URL"
+    return "check the URL and readServerLogs"
+
+
+def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {key: _masked(inner, mask) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner, mask) for inner in value]
+    return value

@@ -1,0 +1,351 @@
+"""Tools that look at the page and leave it as it is; `evaluate` too, as far as we know."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from pilothouse.core.model import Block, Image, PageText, Result
+from pilothouse.core.paging import estimated_tokens
+from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.model import STEP_FAULTS
+from pilothouse.e2e.pictures import capture, shrunk, size
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import (
+    DEFAULT_TIMEOUT_MS,
+    E2E,
+    Acted,
+    InTab,
+    Selector,
+    acted,
+    step,
+)
+
+if TYPE_CHECKING:
+    from pilothouse.core.fence import Story
+    from pilothouse.e2e.tab import Tab
+
+MOST_CONTENT = 200_000
+DEFAULT_SNAPSHOT_TOKENS = 6_000
+
+
+class Screenshot(InTab):
+    full_page: bool = Field(default=False, description="The whole page")
+    selector: Selector | None = Field(default=None, description="One element alone")
+
+
+class Pictured(Result):
+    path: str = Field(description="File with the whole picture")
+    uri: str = Field(description="Resource of the same")
+    width: int = Field(description="Of the file, in pixels")
+    height: int = Field(description="Of the file, in pixels")
+    data: str = Field(default="", description="Base64; stands in the image block", exclude=True)
+    url: str = Field(description="Where the tab is")
+
+    def blocks(self) -> tuple[Block, ...]:
+        return (Image(base64.b64decode(self.data)),)
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Look", args={}),),
+)
+async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
+    """Take a picture of the page. snapshot says more for fewer tokens."""
+
+    async def do(tab: Tab) -> tuple[bytes, bytes]:
+        whole = await capture(tab, full_page=args.full_page, selector=args.selector or "")
+        small = whole if args.selector else await shrunk(tab, whole, full_page=args.full_page)
+        return whole, small
+
+    done = await step(helm, args, "screenshot", do, target=args.selector or "", look=False)
+    assert done.value is not None
+    whole, small = done.value
+    session = helm.find(args.session_id)
+    name = f"screenshot-{session.steps[-1].number}.png"
+    path = session.save(name, whole)
+    width, height = size(whole)
+    return Pictured(
+        path=str(path),
+        uri=session.uri(name),
+        width=width,
+        height=height,
+        data=base64.b64encode(small).decode(),
+        url=done.url,
+    )
+
+
+class Evaluate(InTab):
+    script: str = Field(min_length=1, max_length=500_000, description="Expression or function")
+    selector: Selector | None = Field(default=None, description="Passed to the function")
+
+
+class Evaluated(Acted):
+    result: Any = Field(default=None, description="What the script gave")
+
+    def dump(self) -> dict[str, Any]:
+        return {"success": True, "result": self.result, **super().dump()}
+
+
+@tool(
+    E2E,
+    effect="write",
+    open_world=True,
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Read a value", args={"script": "document.title"}),),
+)
+async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
+    """Run JavaScript in the page and get its value."""
+
+    async def do(tab: Tab) -> Any:
+        if args.selector:
+            return await tab.locator(args.selector).evaluate(
+                args.script, timeout=DEFAULT_TIMEOUT_MS
+            )
+        return await tab.page.evaluate(args.script)
+
+    done = await step(helm, args, "evaluate", do, target=args.selector or "")
+    return Evaluated(**acted(done), result=plain(done.value))
+
+
+def plain(value: Any) -> Any:
+    """JavaScript values that JSON does not have, as text."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return str(value)
+
+
+class GetContent(InTab):
+    selector: Selector | None = Field(default=None, description="Of one element alone")
+    as_: Literal["html", "text"] = Field(default="html", alias="as", description="Form")
+    offset: int = Field(default=0, ge=0, description="First character, to read on")
+
+
+class Content(Result):
+    content: str = Field(description="HTML or text")
+    length: int = Field(description="Whole length in characters")
+    next_offset: int | None = Field(default=None, description="Where to read on, if it was cut")
+    url: str = Field(description="Where the tab is")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Read the text", args={"as": "text", "selector": "main"}),),
+)
+async def get_content(args: GetContent, helm: Helm) -> Content:
+    """Get the page's HTML or text."""
+
+    async def do(tab: Tab) -> str:
+        if args.selector:
+            found = tab.locator(args.selector)
+            if args.as_ == "text":
+                return await found.inner_text(timeout=DEFAULT_TIMEOUT_MS)
+            return str(await found.evaluate("e => e.outerHTML", timeout=DEFAULT_TIMEOUT_MS))
+        if args.as_ == "text":
+            return await tab.page.inner_text("body", timeout=DEFAULT_TIMEOUT_MS)
+        return await tab.page.content()
+
+    done = await step(helm, args, "getContent", do, target=args.selector or "", look=False)
+    whole = done.value or ""
+    part = whole[args.offset : args.offset + MOST_CONTENT]
+    after = args.offset + len(part)
+    return Content(
+        content=part,
+        length=len(whole),
+        next_offset=after if after < len(whole) else None,
+        url=done.url,
+    )
+
+
+class Exists(InTab):
+    selector: Selector = Field(description="CSS, Playwright selector or ref")
+
+
+class Existing(Result):
+    exists: bool = Field(description="Whether anything matches")
+    count: int = Field(description="How many elements match")
+    visible: bool = Field(description="Whether one of them is visible")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Is it there?", args={"selector": "#thanks"}),),
+)
+async def exists(args: Exists, helm: Helm) -> Existing:
+    """Whether an element is there, now."""
+
+    async def do(tab: Tab) -> tuple[int, bool]:
+        found = tab.locator(args.selector)
+        count = await found.count()
+        return count, bool(count) and await found.first.is_visible()
+
+    done = await step(helm, args, "exists", do, target=args.selector, look=False)
+    count, visible = done.value or (0, False)
+    return Existing(exists=count > 0, count=count, visible=visible)
+
+
+class Snapshot(InTab):
+    selector: Selector | None = Field(default=None, description="Only this part of the page")
+    depth: int | None = Field(default=None, ge=1, le=100, description="How deep")
+    max_tokens: int = Field(
+        default=DEFAULT_SNAPSHOT_TOKENS, ge=200, le=200_000, description="Budget"
+    )
+
+
+class Snapped(Result):
+    snapshot: PageText = Field(description="Accessibility tree; refs work as selectors")
+    url: PageText = Field(description="Where the tab is")
+    title: PageText = Field(description="Title of the page")
+    left_out: int = Field(description="Lines that were left out")
+
+    def tell(self, story: Story) -> None:
+        story.say("Refs such as e12 work as selectors until the page changes.")
+        if self.left_out:
+            story.say(
+                f"{self.left_out} lines were left out: pass selector, depth or a larger maxTokens,"
+                " or call find."
+            )
+        story.quote("page", {"title": self.title, "url": self.url})
+        story.quote("snapshot", self.snapshot)
+
+
+@tool(
+    E2E,
+    effect="read",
+    own=True,
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="See the page", args={}),),
+)
+async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
+    """See the page as an accessibility tree with refs to act on."""
+
+    async def do(tab: Tab) -> tuple[str, str]:
+        return await _tree(tab, args.selector, args.depth), await tab.page.title()
+
+    done = await step(helm, args, "snapshot", do, target=args.selector or "", look=False)
+    tree, title = done.value or ("", "")
+    kept, left = within_budget(tree.splitlines(), args.max_tokens)
+    return Snapped(
+        snapshot=PageText("\n".join(kept)),
+        url=PageText(done.url),
+        title=PageText(title),
+        left_out=left,
+    )
+
+
+async def _tree(tab: Tab, selector: str | None, depth: int | None) -> str:
+    if selector:
+        found = tab.locator(selector)
+        return await found.aria_snapshot(mode="ai", depth=depth, timeout=DEFAULT_TIMEOUT_MS)
+    return await tab.page.aria_snapshot(mode="ai", depth=depth)
+
+
+def within_budget(lines: list[str], tokens: int) -> tuple[list[str], int]:
+    """As many whole lines as fit, the deepest ones given up first."""
+    if estimated_tokens("\n".join(lines)) <= tokens:
+        return lines, 0
+    depths = [len(line) - len(line.lstrip()) for line in lines]
+    for deepest in sorted(set(depths), reverse=True):
+        kept = [line for line, depth in zip(lines, depths, strict=True) if depth < deepest]
+        if estimated_tokens("\n".join(kept)) <= tokens:
+            return kept, len(lines) - len(kept)
+    room = tokens * 4
+    kept = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return kept, len(lines) - len(kept)
+
+
+class Find(InTab):
+    text: str = Field(min_length=1, max_length=500, description="Words to look for")
+    limit: int = Field(default=10, ge=1, le=100, description="At most so many")
+
+
+class Found(Result):
+    matches: list[PageText] = Field(description="Elements with their refs")
+    matched: int = Field(description="How many there are")
+
+    def tell(self, story: Story) -> None:
+        story.say(f"{self.matched} found; refs work as selectors." if self.matched else "None.")
+        if self.matches:
+            story.quote("matches", self.matches)
+
+
+@tool(
+    E2E,
+    effect="read",
+    own=True,
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Find a button", args={"text": "add to cart"}),),
+)
+async def find(args: Find, helm: Helm) -> Found:
+    """Find elements by their text or role, with refs: the cheapest way to a selector."""
+
+    async def do(tab: Tab) -> str:
+        return await _tree(tab, None, None)
+
+    done = await step(helm, args, "find", do, look=False)
+    matches = matching(done.value or "", args.text)
+    return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
+
+
+def matching(tree: str, text: str) -> list[str]:
+    """Lines of a snapshot that have all the words, those with a ref first."""
+    words = [word.lower() for word in re.findall(r"\w+", text)]
+    hits = [
+        line.strip().removeprefix("- ").rstrip(":")
+        for line in tree.splitlines()
+        if all(word in line.lower() for word in words)
+    ]
+    return sorted(hits, key=lambda line: "[ref=" not in line)
+
+
+class Pdf(InTab):
+    landscape: bool = Field(default=False, description="Landscape")
+
+
+class Printed(Result):
+    path: str = Field(description="The file")
+    uri: str = Field(description="Resource of the same")
+    bytes: int = Field(description="Size of the file")
+
+
+@tool(E2E, effect="read", raises=STEP_FAULTS, examples=(Example(title="Print", args={}),))
+async def pdf(args: Pdf, helm: Helm) -> Printed:
+    """Print the page to a PDF file."""
+
+    async def do(tab: Tab) -> bytes:
+        return await tab.page.pdf(landscape=args.landscape, print_background=True)
+
+    done = await step(helm, args, "pdf", do, look=False)
+    session = helm.find(args.session_id)
+    name = f"page-{session.steps[-1].number}.pdf"
+    path = session.save(name, done.value or b"")
+    return Printed(path=str(path), uri=session.uri(name), bytes=len(done.value or b""))
+
+
+TOOLS = (screenshot, snapshot, find, evaluate, get_content, exists, pdf)

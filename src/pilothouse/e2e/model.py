@@ -1,0 +1,267 @@
+"""Records and faults of e2e sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pilothouse.core.events import Event
+from pilothouse.core.faults import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+type ServerState = Literal["running", "stopped", "unhealthy"]
+type Stream = Literal["stdout", "stderr", "combined"]
+type EndReason = Literal["manual", "timeout", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPaths:
+    """Where a server's output is kept; empty where there is none."""
+
+    stdout: str = ""
+    stderr: str = ""
+    combined: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server that answers."""
+
+    url: str
+    port: int
+    pid: int
+    started_at: str
+    """ISO 8601."""
+    logs: LogPaths = LogPaths()
+    status: Literal["ready", "already_running"] = "ready"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHealth:
+    """How a server is now."""
+
+    status: ServerState
+    url: str = ""
+    uptime: float | None = None
+    """Seconds."""
+    healthy: bool | None = None
+    exit_code: int | None = None
+    """Of a server that has ended by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """What to start, as an agent asks for it."""
+
+    name: str = "app"
+    command_path: str = ""
+    """A command of the JSON contract, else `command` is a plain dev server."""
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """Empty, with no command path: found out from the folder."""
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    port: int = 0
+    """0 takes any free one."""
+    timeout_ms: int = 30_000
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLogged(Event):
+    """A line that a dev server wrote."""
+
+    source: ClassVar[str] = "server"
+
+    service: str
+    stream: Literal["stdout", "stderr"]
+    line: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished(Event):
+    """A browser tool did what it was asked to, or did not."""
+
+    source: ClassVar[str] = "step"
+
+    step: int
+    tool: str
+    target: str
+    ok: bool
+    duration_ms: float
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowserNoted(Event):
+    """What the browser did by itself: a dialog, a download, a popup, a blocked address."""
+
+    source: ClassVar[str] = "browser"
+
+    what: str
+    detail: str
+
+
+# Faults of a session
+
+
+class SessionNotFound(Fault):
+    """No such session is open here; the message says what became of it where that is known."""
+
+    code = "session_not_found"
+    status = 404
+
+
+class ServerStartFailed(Fault):
+    """The dev server did not come up; `cause` has the command's own error."""
+
+    code = "server_start_failed"
+    status = 502
+
+
+class ShutdownFailed(Fault):
+    """The dev server would not stop."""
+
+    code = "shutdown_failed"
+    status = 502
+
+
+class CommandNotAllowed(Fault):
+    """This command may not be started, or not in this folder."""
+
+    code = "command_not_allowed"
+    status = 403
+
+
+class BrowserLaunchFailed(Fault):
+    """No browser could be started or reached."""
+
+    code = "browser_launch_failed"
+    status = 502
+
+
+class BrowserCrashed(Fault):
+    """The browser has gone; its session is over."""
+
+    code = "browser_crashed"
+    status = 502
+
+
+class LogFileNotFound(Fault):
+    """The session has no such log."""
+
+    code = "log_file_not_found"
+    status = 404
+
+
+class LogReadFailed(Fault):
+    """The log is there but may not or cannot be read."""
+
+    code = "log_read_failed"
+    status = 502
+
+
+# Faults of a step
+
+
+class StepFault(Fault):
+    """A step in the browser failed; the answer carries its dossier."""
+
+
+class StepTimeout(StepFault):
+    """The target is there but could not be acted on in time, or the wait was in vain."""
+
+    code = "timeout"
+    status = 504
+
+
+class ElementNotFound(StepFault):
+    """Nothing matched the selector until the timeout."""
+
+    code = "element_not_found"
+    status = 422
+
+
+class SelectorAmbiguous(StepFault):
+    """Several elements match: acting on any of them could be the wrong one."""
+
+    code = "selector_ambiguous"
+    status = 422
+
+
+class StaleRef(StepFault):
+    """The ref is of an older snapshot; its element is gone."""
+
+    code = "stale_ref"
+    status = 422
+
+
+class NavigationFailed(StepFault):
+    """The page could not be loaded."""
+
+    code = "navigation_failed"
+    status = 502
+
+
+class ScriptError(StepFault):
+    """The script threw, or what it gave back cannot be sent."""
+
+    code = "script_error"
+    status = 422
+
+
+class UrlNotAllowed(StepFault):
+    """The URL policy does not let this session's browser go there."""
+
+    code = "url_not_allowed"
+    status = 403
+
+
+class DialogOpen(StepFault):
+    """A dialog is open in this tab; nothing else works until it is handled."""
+
+    code = "dialog_open"
+    status = 409
+
+
+class TabNotFound(Fault):
+    """The session has no such tab, or no longer."""
+
+    code = "tab_not_found"
+    status = 404
+
+
+class FileNotAllowed(Fault):
+    """A file outside the folders that this session may read or write."""
+
+    code = "file_not_allowed"
+    status = 403
+
+
+class ActionFailed(StepFault):
+    """The browser refused the action for a reason of its own."""
+
+    code = "action_failed"
+    status = 422
+
+
+STEP_FAULTS: tuple[type[Fault], ...] = (
+    SessionNotFound,
+    BrowserCrashed,
+    TabNotFound,
+    DialogOpen,
+    StepTimeout,
+    ElementNotFound,
+    SelectorAmbiguous,
+    StaleRef,
+    NavigationFailed,
+    ScriptError,
+    UrlNotAllowed,
+    ActionFailed,
+)
+"""What any step in the browser may answer."""

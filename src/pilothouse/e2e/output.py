@@ -1,0 +1,114 @@
+"""What a server writes: kept in private files as it came, handed on line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Literal
+
+from pilothouse.e2e.logs import without_escapes
+from pilothouse.e2e.model import LogPaths
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+type OnLine = Callable[[Literal["stdout", "stderr"], str], None]
+
+MAX_LINE = 16_384
+"""Bytes of a line that are handed on."""
+_CHUNK = 65_536
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
+
+
+class Lines:
+    """Cuts bytes into lines of bounded length, wherever the pieces break."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._left_out = 0
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The lines that this piece completes."""
+        *ended, rest = piece.split(b"\n")
+        complete = []
+        for part in ended:
+            self._append(part)
+            complete.append(self._take())
+        self._append(rest)
+        return complete
+
+    def finish(self) -> list[str]:
+        """The last line, where it had no end."""
+        return [self._take()] if self._line else []
+
+    def _append(self, part: bytes) -> None:
+        room = MAX_LINE - len(self._line)
+        self._line += part[:room]
+        self._left_out += max(0, len(part) - room)
+
+    def _take(self) -> str:
+        text = without_escapes(self._line.decode("utf-8", "replace")).rstrip("\r")
+        # A carriage return draws over what stood there: progress bars leave their last state.
+        shown = text.rpartition("\r")[2]
+        if self._left_out:
+            shown += f" … ({self._left_out} more bytes)"
+        self._line.clear()
+        self._left_out = 0
+        return shown
+
+
+class Output:
+    """The log files of one server, which go on when it is started again."""
+
+    def __init__(self, folder: Path, name: str, on_line: OnLine) -> None:
+        """Raises OSError: a file cannot be made, or is there already."""
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "server"
+        self._on_line = on_line
+        self._files: dict[str, int] = {}
+        self.folder = folder
+        paths = {kind: folder / f"{stem}.{kind}.log" for kind in ("stdout", "stderr", "combined")}
+        try:
+            for kind, path in paths.items():
+                self._files[kind] = os.open(path, _NEW, 0o600)
+        except OSError:
+            self.close()
+            raise
+        self.paths = LogPaths(**{kind: str(path) for kind, path in paths.items()})
+
+    async def copy(
+        self,
+        kind: Literal["stdout", "stderr"],
+        stream: asyncio.StreamReader,
+        also: Callable[[str], None],
+    ) -> None:
+        """Take in a stream until its end; `also` hears of each line as well."""
+
+        def hear(complete: list[str]) -> None:
+            for line in complete:
+                also(line)
+                self._on_line(kind, line)
+
+        lines = Lines()
+        unfinished = b""
+        while piece := await stream.read(_CHUNK):
+            # At once, so that a question without a newline at its end can be read as well.
+            self._write(kind, piece)
+            # Only whole lines, so that two streams do not break each other's.
+            whole, newline, rest = (unfinished + piece).rpartition(b"\n")
+            if len(rest) > MAX_LINE:
+                whole, newline, rest = whole + newline + rest, b"", b""
+            self._write("combined", whole + newline)
+            unfinished = rest
+            hear(lines.feed(piece))
+        self._write("combined", unfinished + b"\n" if unfinished else b"")
+        hear(lines.finish())
+
+    def _write(self, kind: str, data: bytes) -> None:
+        while data and kind in self._files:
+            data = data[os.write(self._files[kind], data) :]
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.popitem()[1])

@@ -1,0 +1,40 @@
+"""Screenshots: as large as a model can use in an answer, whole in a file."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pilothouse.e2e.tab import Tab
+
+LONGEST_EDGE = 1568
+"""Larger pictures are scaled down by the models themselves, at the price of their tokens."""
+
+
+async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> bytes:
+    """A PNG of the viewport, of the whole page, or of one element."""
+    if selector:
+        return await tab.locator(selector).screenshot(scale="css")
+    return await tab.page.screenshot(full_page=full_page, scale="css")
+
+
+async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False) -> bytes:
+    """The same picture with no edge longer than a model can use."""
+    width, height = size(picture)
+    longest = max(width, height)
+    if longest <= LONGEST_EDGE or tab.cdp is None:
+        return picture
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": LONGEST_EDGE / longest}
+    said: dict[str, Any] = await tab.cdp.send(
+        "Page.captureScreenshot",
+        {"format": "png", "clip": clip, "captureBeyondViewport": full_page},
+    )
+    return base64.b64decode(said["data"])
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height of a PNG, from its header."""
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height

@@ -1,0 +1,134 @@
+"""What e2e sessions ask of the rest of the house."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from pilothouse.e2e.model import EndReason, ServerHealth, ServerInfo
+    from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.starting import StartRequest
+
+
+class Child(Protocol):
+    """A process that dies with us, with everything that it started."""
+
+    pid: int
+    stdout: asyncio.StreamReader | None
+    stderr: asyncio.StreamReader | None
+
+    @property
+    def exit_code(self) -> int | None: ...
+
+    @property
+    def gone(self) -> bool:
+        """Neither it nor anything that it started lives."""
+
+    async def wait(self) -> int: ...
+
+    async def wait_gone(self) -> None: ...
+
+    async def stop(self, grace: float = 5.0) -> bool:
+        """Whether it went by itself; afterwards nothing that it started lives."""
+
+
+class Spawn(Protocol):
+    """Starts a command, without a shell."""
+
+    async def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: int | Literal["pipe"],
+        stderr: int | Literal["pipe"],
+    ) -> Child:
+        """Raises FileNotFoundError, PermissionError, OSError."""
+
+
+class Server(Protocol):
+    """One server of a session, however it was started."""
+
+    @property
+    def info(self) -> ServerInfo: ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a server that has ended by itself, None while it runs."""
+
+    async def health(self) -> ServerHealth: ...
+
+    async def restart(self) -> ServerInfo: ...
+
+    async def stop(self, grace: float = 5.0) -> bool: ...
+
+
+class Recording(Protocol):
+    """What is recorded of one tab, as the observer keeps it."""
+
+    @property
+    def next_seq(self) -> int: ...
+
+    @property
+    def touched_at(self) -> float:
+        """When somebody last read it, in epoch milliseconds."""
+
+    async def wait(self, seq: int, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first event from a seq on that is what one waits for."""
+
+    def since(self, seq: int) -> list[dict[str, Any]]:
+        """Events from a seq on, masked as they are shown; the oldest may be gone."""
+
+    async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same events with the frames of exceptions led back to their sources."""
+
+    async def body(self, request_id: str) -> str:
+        """The text of a response's body, masked; empty where there is none."""
+
+
+class Recorder(Protocol):
+    """Records the tabs of a browser from their first request on."""
+
+    def claim(self, session_id: str, port: int) -> None:
+        """This debugging port belongs to that e2e session, and to nobody else's."""
+
+    async def release(self, session_id: str) -> None:
+        """The session has ended, and its browser with it."""
+
+    def foreign_ports(self) -> frozenset[int]:
+        """Ports of this machine that this agent's browser has no business with."""
+
+    async def record(self, port: int, target_id: str) -> Recording: ...
+
+
+class Helm(Protocol):
+    """The e2e sessions of one agent."""
+
+    @property
+    def sessions(self) -> list[E2eSession]: ...
+
+    async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
+        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+
+    def find(self, session_id: str | None) -> E2eSession:
+        """Raises SessionNotFound, BrowserCrashed."""
+
+    def using(self, session_id: str | None) -> AbstractAsyncContextManager[E2eSession]:
+        """The session for the length of a call; raises SessionNotFound, BrowserCrashed."""
+
+    async def end(
+        self,
+        session_id: str | None,
+        reason: EndReason = "manual",
+        note: str = "",
+        *,
+        stop_server: bool | None = None,
+        remove_logs: bool = False,
+    ) -> dict[str, Any]:
+        """Raises SessionNotFound, BrowserCrashed."""

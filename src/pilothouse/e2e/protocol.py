@@ -1,0 +1,137 @@
+"""Reading what Playwright says: why a step failed, what stood in its way, what a selector is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+type TroubleKind = Literal[
+    "timeout",
+    "not_found",
+    "ambiguous",
+    "syntax",
+    "navigation",
+    "script",
+    "closed",
+    "crashed",
+    "other",
+]
+
+_REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CALL = re.compile(r"^(?:\w+\.)+\w+: ")
+_LIMIT = re.compile(r"Timeout (\d+)ms exceeded")
+_RESOLVED = re.compile(r"resolved to (?:hidden )?(<.*>)")
+_COVERED = re.compile(
+    r"(?P<cover><.*>)(?: from (?P<outer><.*>) subtree)? intercepts pointer events"
+)
+_AMBIGUOUS = re.compile(r"resolved to (\d+) elements:\n((?:\s+\d+\) .*\n?)+)")
+_CANDIDATE = re.compile(r"\s+\d+\) (<.*>) aka (.*)")
+_NET = re.compile(r"(net::ERR_\w+|NS_ERROR_\w+|Navigation .* interrupted by another navigation)")
+_BAD_SELECTOR = re.compile(
+    r"while parsing (?:css )?selector|Unknown engine|is not a valid selector"
+    r"|Unexpected token .* while parsing|Malformed selector|InvalidSelectorError"
+)
+_IN_THE_WAY = (
+    ("element is not visible", "it is not visible"),
+    ("element is not enabled", "it is disabled"),
+    ("element is not editable", "it is read-only"),
+    ("element is not stable", "it keeps moving"),
+    ("element is outside of the viewport", "it is outside of the viewport"),
+    ("element was detached", "it is taken out of the page again and again"),
+    ("did not find some options", "it has no such option"),
+    ("waiting for element to be checked", "it did not become checked"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One failure of Playwright, understood."""
+
+    kind: TroubleKind
+    message: str
+    """Its first line, without the name of the call and without colours."""
+    matched: str = ""
+    """The element that the selector found, as HTML."""
+    cover: str = ""
+    """The element that takes the click instead."""
+    obstacle: str = ""
+    """Why the element could not be acted on, in words."""
+    candidates: tuple[str, ...] = ()
+    """Locators of the elements that an ambiguous selector found."""
+    found: int = 0
+
+
+def ref_of(selector: str) -> str:
+    """The ref of a snapshot (`e12`, `f1e3`, `ref=e12`), or empty when it is another selector."""
+    match = _REF.fullmatch(selector.strip())
+    return match[1] if match else ""
+
+
+def read_error(name: str, text: str) -> Trouble:
+    """`name` is the class of Playwright's error, `text` all that it says."""
+    text = _ANSI.sub("", text)
+    message, _, log = text.partition("\nCall log:")
+    message = _CALL.sub("", message.strip())
+    first = message.split("\n", 1)[0]
+    if "Target crashed" in first or "Page crashed" in first:
+        return Trouble("crashed", first)
+    if name == "TargetClosedError" or "has been closed" in first or "Connection closed" in first:
+        return Trouble("closed", first)
+    if "strict mode violation" in message:
+        return _ambiguous(message)
+    if _BAD_SELECTOR.search(message):
+        return Trouble("syntax", first.removeprefix("Error: "))
+    if net := _NET.search(message):
+        return Trouble("navigation", net[1])
+    if name == "TimeoutError" or _LIMIT.search(first):
+        return _timeout(first, log)
+    return Trouble("other", first.removeprefix("Error: "), *_seen(log))
+
+
+def _ambiguous(message: str) -> Trouble:
+    found = _AMBIGUOUS.search(message + "\n")
+    if found is None:
+        return Trouble("ambiguous", message.split("\n", 1)[0])
+    candidates = tuple(line[2].strip() for line in _CANDIDATE.finditer(found[2]))
+    return Trouble(
+        "ambiguous", f"{found[1]} elements match", candidates=candidates, found=int(found[1])
+    )
+
+
+def _timeout(first: str, log: str) -> Trouble:
+    matched, cover, obstacle = _seen(log)
+    kind: TroubleKind = "timeout" if matched or not _waits(log) else "not_found"
+    return Trouble(kind, first, matched, cover, obstacle)
+
+
+def _waits(log: str) -> bool:
+    """Whether the time went by looking for an element."""
+    return "waiting for" in log and "navigating to" not in log
+
+
+def _seen(log: str) -> tuple[str, str, str]:
+    """What a call log last says: the element, what covers it, what stood in the way."""
+    matched = cover = obstacle = ""
+    for line in log.splitlines():
+        if resolved := _RESOLVED.search(line):
+            matched = resolved[1]
+        if covered := _COVERED.search(line):
+            cover = covered["outer"] or covered["cover"]
+            obstacle = "another element covers it"
+        for sign, meaning in _IN_THE_WAY:
+            if sign in line:
+                obstacle, cover = meaning, ""
+    return matched, cover, obstacle
+
+
+def script_message(text: str) -> str:
+    """What a script threw, without the frames of the machinery that ran it."""
+    message = _CALL.sub("", _ANSI.sub("", text).strip())
+    kept = [
+        line
+        for line in message.splitlines()
+        if "UtilityScript" not in line and "eval at evaluate" not in line
+    ]
+    return "\n".join(line for line in kept if line.strip() != "at eval (<anonymous>)")

@@ -1,0 +1,354 @@
+"""The filtering proxy through which a session's browser goes.
+
+`core.urls.Policy` decides; this file makes it hold. A host is judged as spelled, resolved once,
+each address judged, and the connection goes to an address that passed: there is no second lookup
+that could answer differently. Tunnels and plain requests are taken, one per connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, cast
+
+from pilothouse.core.urls import Address, Policy, Target, UrlError, Verdict, target_of
+from pilothouse.e2e.proxy_http import MAX_HEAD_BYTES, BadMessage, Request, parse_request
+from pilothouse.e2e.proxy_pipes import answer, join
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pilothouse.core.clock import Clock
+
+type Resolve = Callable[[str], Awaitable[Sequence[Address]]]
+"""All addresses of a name, in the order to try them; OSError when there are none."""
+
+MAX_CONNECTIONS = 512
+MAX_REFUSALS = 200
+HEAD_S = 60.0
+"""For a whole request head; so a browser's idle preconnection is kept as long."""
+RESOLVE_S = 10.0
+CONNECT_S = 15.0
+NEXT_ADDRESS_S = 3.0
+"""How long an address may keep us while there is another one to try."""
+
+# By definition, whatever a resolver says; in the order in which Chromium tries them.
+LOCALHOST: tuple[Address, ...] = (IPv6Address("::1"), IPv4Address("127.0.0.1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that the policy did not let out."""
+
+    at: float
+    """Epoch milliseconds."""
+    method: str
+    host: str
+    port: int
+    rule: str
+    reason: str
+    url: str
+    """As asked for; of a tunnel only `host:port` is known."""
+
+
+class FilteringProxy:
+    """A proxy that runs; `open_proxy` makes one."""
+
+    port: int
+
+    def __init__(
+        self,
+        policy: Callable[[], Policy],
+        note: Callable[[Refusal], None],
+        resolve: Resolve,
+        clock: Clock,
+    ) -> None:
+        self.refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS)
+        """The newest last."""
+        self._policy = policy
+        self._note = note
+        self._resolve = resolve
+        self._clock = clock
+        self._browsers: set[asyncio.Transport] = set()
+        self._servers: set[asyncio.Transport] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def find(self, url: str) -> Refusal | None:
+        """The last refusal of that URL's host and port: why a page of it did not load."""
+        try:
+            target = target_of(url)
+        except UrlError:
+            return None
+        where = (target.host.name, target.port)
+        return next((r for r in reversed(self.refusals) if (r.host, r.port) == where), None)
+
+    # Each connection: a head, a judgement, then two ends joined
+
+    def head_came(self, browser: asyncio.Transport, head: bytes, rest: bytes) -> None:
+        """Serve a request whose head is complete; `rest` came after it."""
+        task = asyncio.get_running_loop().create_task(self._serve(browser, head, rest))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def admit(self, browser: asyncio.Transport) -> bool:
+        """Whether there is room for one more connection."""
+        _sweep(self._browsers)
+        if len(self._browsers) >= MAX_CONNECTIONS:
+            return False
+        self._browsers.add(browser)
+        return True
+
+    async def _serve(self, browser: asyncio.Transport, head: bytes, rest: bytes) -> None:
+        served = False
+        try:
+            request = parse_request(head)
+            server = await self._reach(browser, request)
+            if server is not None:
+                join(browser, server, request, rest)
+            served = True
+        except BadMessage as error:
+            answer(browser, error.status, str(error))
+            served = True
+        finally:
+            if not served:  # cancelled, or a fault of ours: nothing gets out
+                browser.abort()
+
+    async def _reach(
+        self, browser: asyncio.Transport, request: Request
+    ) -> asyncio.Transport | None:
+        """A connection to where the request wants to go; None when it was refused."""
+        verdict = self._judge_spelling(request)
+        try:
+            target = target_of(f"{request.scheme or 'http'}://{request.authority}/")
+        except UrlError:
+            self._refuse(browser, request, request.authority, 0, verdict)
+            return None
+        host, port = target.host, target.port
+        if not verdict.allowed:
+            self._refuse(browser, request, host.name, port, verdict)
+            return None
+        addresses = await self._addresses(target)
+        policy = self._current_policy()
+        passed = []
+        for address in addresses:
+            verdict = policy.check_address(host.name, address, port, request.scheme)
+            if verdict.allowed:
+                passed.append(address)
+        if not passed:
+            self._refuse(browser, request, host.name, port, verdict)
+            return None
+        return await self._connect(passed, port, str(host))
+
+    def _current_policy(self) -> Policy:
+        # Asked each time: a session's own origins and the blocked ports change while it lasts.
+        policy = self._policy()
+        return replace(policy, blocked_ports=policy.blocked_ports | {self.port})
+
+    def _judge_spelling(self, request: Request) -> Verdict:
+        policy = self._current_policy()
+        schemes = (request.scheme,) if request.scheme else ("https", "http")
+        verdicts = [policy.check_url(f"{scheme}://{request.authority}/") for scheme in schemes]
+        return next((verdict for verdict in verdicts if verdict.allowed), verdicts[0])
+
+    def _refuse(
+        self, browser: asyncio.Transport, request: Request, host: str, port: int, verdict: Verdict
+    ) -> None:
+        answer(browser, HTTPStatus.FORBIDDEN, verdict.reason, verdict.rule)
+        refusal = Refusal(
+            at=self._clock(),
+            method=request.method,
+            host=host,
+            port=port,
+            rule=verdict.rule,
+            reason=verdict.reason,
+            url=request.url,
+        )
+        self.refusals.append(refusal)
+        self._note(refusal)
+
+    async def _addresses(self, target: Target) -> Sequence[Address]:
+        if target.host.address is not None:
+            return (target.host.address,)
+        if target.host.is_localhost:
+            return LOCALHOST
+        name = target.host.name
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                addresses = await self._resolve(name)
+        except TimeoutError:
+            reason = f"{name} was not resolved within {RESOLVE_S:g} s"
+            raise BadMessage(reason, HTTPStatus.GATEWAY_TIMEOUT) from None
+        except OSError as error:
+            reason = f"{name} could not be resolved ({error.strerror})"
+            raise BadMessage(reason, HTTPStatus.BAD_GATEWAY) from None
+        if not addresses:
+            raise BadMessage(f"{name} has no address", HTTPStatus.BAD_GATEWAY)
+        return addresses
+
+    async def _connect(
+        self, addresses: Sequence[Address], port: int, shown: str
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECT_S
+        failure: OSError = TimeoutError()
+        for place, address in enumerate(addresses, 1):
+            others = place < len(addresses)
+            patience = min(deadline, loop.time() + NEXT_ADDRESS_S) if others else deadline
+            try:
+                async with asyncio.timeout_at(patience):
+                    server = await _dial(address, port)
+            except OSError as error:
+                failure = error
+                continue
+            _sweep(self._servers)
+            self._servers.add(server)
+            return server
+        if isinstance(failure, TimeoutError):
+            reason = f"{shown}:{port} did not answer in time"
+            raise BadMessage(reason, HTTPStatus.GATEWAY_TIMEOUT)
+        reason = f"{shown}:{port} cannot be reached ({os.strerror(failure.errno or 0)})"
+        raise BadMessage(reason, HTTPStatus.BAD_GATEWAY)
+
+    async def close(self) -> None:
+        """End every connection and every request that is still being judged."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in self._servers:
+            transport.abort()
+
+
+@asynccontextmanager
+async def open_proxy(
+    policy: Callable[[], Policy],
+    note: Callable[[Refusal], None],
+    *,
+    resolve: Resolve | None = None,
+    clock: Clock = lambda: time.time() * 1000,
+) -> AsyncIterator[FilteringProxy]:
+    """Run a proxy on a free port of 127.0.0.1 for as long as the block lasts.
+
+    `policy` is asked for every request, `note` hears of every refusal.
+    """
+    # Threads of its own: a resolver that hangs must not keep others from theirs.
+    with _Resolver() as resolver:
+        proxy = FilteringProxy(policy, note, resolve or resolver, clock)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Head(proxy), "127.0.0.1", 0, backlog=1024)
+        proxy.port = server.sockets[0].getsockname()[1]
+        try:
+            yield proxy
+        finally:
+            server.close()
+            await proxy.close()
+            server.abort_clients()
+            await server.wait_closed()
+
+
+class _Resolver:
+    """The system's resolver."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(8, "resolver")
+
+    def __enter__(self) -> _Resolver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, name: str) -> Sequence[Address]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _look_up, name.encode("ascii"))
+        return tuple(dict.fromkeys(found))
+
+
+def _look_up(name: bytes) -> list[Address]:
+    # As bytes, or Python would re-encode the name and refuse what a resolver takes.
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    # Without the zone of a link-local address: the policy lets no name lead to one.
+    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+
+
+async def _dial(address: Address, port: int) -> asyncio.Transport:
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, (str(address), port))
+        transport, _ = await loop.create_connection(_Waiting, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    return transport
+
+
+def _sweep(transports: set[asyncio.Transport]) -> None:
+    """Forget those that have closed, but not each time."""
+    if len(transports) >= MAX_CONNECTIONS:
+        transports.difference_update([one for one in transports if one.is_closing()])
+
+
+def _no_delay(transport: asyncio.BaseTransport) -> None:
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class _Waiting(asyncio.Protocol):
+    """A connection to a server, before it is joined to the browser's."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        _no_delay(transport)
+        # Some servers speak first; what they say waits in the socket.
+        cast("asyncio.Transport", transport).pause_reading()
+
+
+class _Head(asyncio.Protocol):
+    """A browser's connection until its request head is complete."""
+
+    def __init__(self, proxy: FilteringProxy) -> None:
+        self._proxy = proxy
+        self._received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._browser = cast("asyncio.Transport", transport)
+        _no_delay(transport)
+        self._late = asyncio.get_running_loop().call_later(HEAD_S, self._give_up)
+        if not self._proxy.admit(self._browser):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        searched = max(0, len(self._received) - 3)
+        self._received += data
+        end = self._received.find(b"\r\n\r\n", searched)
+        if max(end, len(self._received) if end < 0 else 0) > MAX_HEAD_BYTES:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large")
+        elif end >= 0:
+            self._late.cancel()
+            self._browser.pause_reading()
+            head, rest = bytes(self._received[:end]), bytes(self._received[end + 4 :])
+            self._proxy.head_came(self._browser, head, rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+
+    def _give_up(self) -> None:
+        if self._received:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the head did not come in time")
+        else:
+            self._browser.close()
+
+    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+        self._late.cancel()
+        answer(self._browser, status, reason)

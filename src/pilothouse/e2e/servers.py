@@ -1,0 +1,371 @@
+"""Plain dev servers: started on a free port, waited for until they answer, logged, stopped.
+
+    start_plain ── free port ── spawn ──┬── answers: PlainServer
+                      ▲                 ├── ended because the port was taken
+                      └─────────────────┘      (only of a port that we chose)
+                                        ├── ended otherwise: ServerStartFailed at once
+                                        └── too late: ServerStartFailed
+
+A command that ignores PORT is found by what it prints, or by the one port on which it listens,
+and only if that port belongs to its own processes: another app may have been there before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+
+from pilothouse.core.clock import iso
+from pilothouse.e2e import probe
+from pilothouse.e2e.detect import fixed_port, with_port
+from pilothouse.e2e.logs import tail as tail_of
+from pilothouse.e2e.model import (
+    LogFileNotFound,
+    LogPaths,
+    LogReadFailed,
+    ServerHealth,
+    ServerInfo,
+    ServerStartFailed,
+    ShutdownFailed,
+)
+from pilothouse.e2e.output import Output
+from pilothouse.e2e.run import Ended, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.e2e.logs import Tail
+    from pilothouse.e2e.model import ServiceSpec, Stream
+    from pilothouse.e2e.output import OnLine
+    from pilothouse.e2e.ports import Child, Spawn
+    from pilothouse.e2e.probe import Address
+
+CLASHES = 3
+"""Attempts with another free port, when somebody was quicker to take the one that we found."""
+TAIL_LINES = 40
+STOP_S = 5.0
+NO_LOGS = LogPaths()
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+async def start_plain(
+    spec: ServiceSpec,
+    argv: Sequence[str],
+    *,
+    spawn: Spawn,
+    folder: Path,
+    env: Mapping[str, str],
+    clock: Clock,
+    on_line: OnLine = _nothing,
+    on_exit: Callable[[int], None] = _nothing,
+    report: Callable[[str], None] = _nothing,
+) -> PlainServer:
+    """Start a command and wait until it answers HTTP.
+
+    `argv[0]` is a path, by which it was judged whether it may be run. `folder` is a private one,
+    for the logs. `on_exit` is told when the server dies by itself.
+
+    Raises:
+        ServerStartFailed: it ended, was not ready in time, or could not be started at all.
+    """
+    wanted = fixed_port(argv) or spec.port or _number(spec.env.get("PORT", ""))
+    if wanted and probe.is_taken(wanted):
+        holder = await asyncio.to_thread(probe.holder_of, wanted)
+        raise ServerStartFailed(
+            f"Port {wanted} is taken by {holder}.",
+            hint="Leave the port out to get a free one; if that is the app itself,"
+            f" startSession(url: 'http://localhost:{wanted}') uses it as it runs.",
+            reason=f"port {wanted} is taken by {holder}",
+        )
+    try:
+        output = Output(folder, spec.name, on_line)
+    except OSError as error:
+        raise ServerStartFailed(
+            f"No log can be written in {folder}: {error.strerror}.", reason=str(error)
+        ) from None
+    server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report)
+    try:
+        for left in reversed(range(1 if wanted else CLASHES)):
+            try:
+                await server.open(wanted or probe.free_port())
+                break
+            except _PortClash:
+                if not left:
+                    raise
+    except BaseException:
+        output.close()
+        raise
+    return server
+
+
+class _PortClash(ServerStartFailed):
+    """The command ended because somebody else had taken its port."""
+
+
+class PlainServer:
+    """A dev server that is our child."""
+
+    def __init__(
+        self,
+        spec: ServiceSpec,
+        argv: Sequence[str],
+        spawn: Spawn,
+        env: Mapping[str, str],
+        clock: Clock,
+        output: Output,
+        on_exit: Callable[[int], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._spec = spec
+        self._argv = tuple(argv)
+        self._spawn = spawn
+        self._env = env
+        self._clock = clock
+        self._output = output
+        self._on_exit = on_exit
+        self._report = report
+        self._run: Run | None = None
+        self._info: ServerInfo | None = None
+        self._exit_code: int | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+        self._started_at = 0.0
+
+    @property
+    def info(self) -> ServerInfo:
+        assert self._info is not None, "start_plain hands out servers that answer"
+        return self._info
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a server that has ended by itself, None while it runs."""
+        return self._exit_code
+
+    async def open(self, port: int) -> None:
+        """Run the command on this port and wait until it answers."""
+        cwd = Path(self._spec.cwd)
+        argv, hints = with_port(self._argv, port, cwd)
+        # Buffered output would be lost where it is needed most, just before a crash.
+        hints["PYTHONUNBUFFERED"] = "1"
+        env = {**self._env, **hints, **self._spec.env, "PORT": str(port)}
+        self._report(f"starting {shlex.join(argv)}")
+        run = Run(await self._child(argv, cwd, env), port, self._output)
+        try:
+            address, status = await run.ready(self._spec.timeout_ms / 1000)
+        except TimeoutError:
+            await run.end(STOP_S)
+            raise self._too_late(run) from None
+        except Ended as ended:
+            await run.end(0.0)
+            # Nothing of ours lives any more: if the port is held, that was the reason.
+            clash = ended.exit_code != 0 and probe.is_taken(port)
+            raise self._ended(ended.exit_code, clash) from None
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await run.end(STOP_S)
+            raise
+        self._run = run
+        self._exit_code = None
+        self._started_at = self._clock()
+        self._info = ServerInfo(
+            url=address.url,
+            port=address.port,
+            pid=run.child.pid,
+            started_at=iso(self._started_at),
+            logs=self._output.paths,
+            message=_message(status, address, port),
+        )
+        self._report(f"{self._spec.name} answers at {address.url}")
+        self._watching = asyncio.create_task(self._watch(run))
+
+    async def health(self) -> ServerHealth:
+        """How it is now, by asking it."""
+        info = self.info
+        if self._run is None or self._exit_code is not None:
+            return ServerHealth("stopped", info.url, exit_code=self._exit_code)
+        status = await probe.status_of(self._run.address, probe.TRY_S)
+        healthy = status is not None and status < 500
+        uptime = round((self._clock() - self._started_at) / 1000, 3)
+        return ServerHealth("running" if healthy else "unhealthy", info.url, uptime, healthy)
+
+    async def restart(self) -> ServerInfo:
+        """Stop it and start it on the same port, with the same log files.
+
+        Raises:
+            ServerStartFailed: it did not come up again; it is stopped then.
+        """
+        async with self._changing:
+            port = self._run.port if self._run else self.info.port
+            await self._end(STOP_S)
+            await self.open(port)
+            return self.info
+
+    async def stop(self, grace: float = STOP_S) -> bool:
+        """Whether it went by itself when asked; afterwards nothing that it started lives.
+
+        Raises:
+            ShutdownFailed: something of it cannot be killed.
+        """
+        async with self._changing:
+            try:
+                return await self._end(grace)
+            except TimeoutError:
+                reason = f"{shlex.join(self._argv)} (pid {self.info.pid}) cannot be killed"
+                raise ShutdownFailed(f"{reason}.", reason=reason) from None
+            finally:
+                self._output.close()
+
+    def tail(self, stream: Stream, lines: int) -> Tail:
+        """The last lines of its output."""
+        path = getattr(self._output.paths, stream)
+        return tail_of(Path(path), lines, within=(self._output.folder,))
+
+    async def _child(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Child:
+        try:
+            return await self._spawn(argv, cwd=cwd, env=env, stdout="pipe", stderr="pipe")
+        except OSError as error:
+            raise _not_started(argv[0], cwd, error) from None
+
+    async def _watch(self, run: Run) -> None:
+        code = await run.child.wait()
+        await run.drain()
+        self._exit_code = code
+        self._on_exit(code)
+
+    async def _end(self, grace: float) -> bool:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        run, self._run = self._run, None
+        return True if run is None else await run.end(grace)
+
+    def _too_late(self, run: Run) -> ServerStartFailed:
+        seconds = self._spec.timeout_ms / 1000
+        command = shlex.join(self._argv)
+        foreign = next(filter(probe.is_taken, run.not_ours), 0)
+        reason = f"{command} did not answer on port {run.port} within {seconds:g} s"
+        if foreign:
+            reason += f"; port {foreign}, which it names, belongs to another process"
+        hint = (
+            f"If the app on port {foreign} is the right one, startSession(url:"
+            f" 'http://localhost:{foreign}') uses it as it runs."
+            if foreign
+            else "Its log says how far it came; it may need a longer timeout, or {port} in the"
+            " command where the port belongs."
+        )
+        cause = {"type": "timeout", "command": command, "timeout": self._spec.timeout_ms}
+        return self._failed(reason, hint, cause)
+
+    def _ended(self, code: int, clash: bool) -> ServerStartFailed:
+        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        reason = f"{shlex.join(self._argv)} {how} before it answered"
+        hint = (
+            "A command that leaves its server in the background is used by"
+            " startSession(url) once it runs, or as a commandPath of the JSON contract."
+            if code == 0
+            else "Mend what its log says, then start it again."
+        )
+        stderr = self._read("stderr")
+        cause = {"type": "non_zero_exit", "exitCode": code, "stderr": stderr}
+        kind = _PortClash if clash else ServerStartFailed
+        return self._failed(reason, hint, cause, code, kind)
+
+    def _failed(
+        self,
+        reason: str,
+        hint: str,
+        cause: dict[str, object],
+        code: int | None = None,
+        kind: type[ServerStartFailed] = ServerStartFailed,
+    ) -> ServerStartFailed:
+        paths = self._output.paths
+        return kind(
+            f"The server did not start: {reason}.",
+            hint=hint,
+            reason=reason,
+            cause=cause,
+            exitCode=code,
+            stderr=self._read("stderr"),
+            logs=self._read("combined"),
+            logPaths={"stdout": paths.stdout, "stderr": paths.stderr, "combined": paths.combined},
+        )
+
+    def _read(self, stream: Stream) -> str:
+        try:
+            return self.tail(stream, TAIL_LINES).text
+        except (LogFileNotFound, LogReadFailed):
+            return ""  # the failure itself is what has to be told
+
+
+class RunningApp:
+    """An app that somebody else runs: nothing is started and nothing stopped."""
+
+    def __init__(self, url: str, clock: Clock, logs: LogPaths = NO_LOGS) -> None:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        self.info = ServerInfo(url, port, 0, iso(clock()), logs, "already_running")
+        self.exit_code: int | None = None
+
+    async def health(self) -> ServerHealth:
+        """How it is now; one that does not answer is `stopped`, as far as can be told."""
+        status = await probe.status_of_url(self.info.url, probe.TRY_S)
+        if status is None:
+            return ServerHealth("stopped", self.info.url, healthy=False)
+        healthy = status < 500
+        return ServerHealth("running" if healthy else "unhealthy", self.info.url, healthy=healthy)
+
+    async def restart(self) -> ServerInfo:
+        raise ServerStartFailed(
+            f"{self.info.url} was running before this session, so it is not restarted from here.",
+            hint="Start the app with startSession(command, cwd) to be able to restart it.",
+            reason="not started by this session",
+        )
+
+    async def stop(self, grace: float = STOP_S) -> bool:
+        return True
+
+
+def _not_started(program: str, cwd: Path, error: OSError) -> ServerStartFailed:
+    kinds = {FileNotFoundError: "command_not_found", PermissionError: "permission_denied"}
+    if not cwd.is_dir():
+        reason = f"the folder {cwd} is not there"
+    elif isinstance(error, FileNotFoundError):
+        reason = f"{program} was not found"
+    else:
+        reason = f"{program} cannot be run ({error.strerror or error})"
+    return ServerStartFailed(
+        f"The server was not started: {reason}.",
+        hint="Name a command that runs in a terminal in this folder, as a list of words.",
+        reason=reason,
+        cause={"type": kinds.get(type(error), "command_failed"), "path": program},
+    )
+
+
+def _message(status: int, address: Address, port: int) -> str:
+    said = []
+    if status >= 500:
+        said.append(f"It answers, but with HTTP {status}: its log says why.")
+    if address.port != port:
+        said.append(f"The command chose port {address.port} by itself.")
+    return " ".join(said)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and int(text) < 65_536 else 0

@@ -1,0 +1,432 @@
+"""One e2e session: its servers, its browser, its tabs, and the steps that were taken in it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
+from pilothouse.e2e.model import (
+    BrowserCrashed,
+    BrowserNoted,
+    DialogOpen,
+    FileNotAllowed,
+    StepFinished,
+    TabNotFound,
+)
+from pilothouse.e2e.tab import Interrupted, Tab
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from playwright.async_api import Dialog, Download, Page
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.core.timeline import Timeline
+    from pilothouse.core.urls import Policy
+    from pilothouse.e2e.browser import DrivenBrowser
+    from pilothouse.e2e.model import EndReason
+    from pilothouse.e2e.ports import Recorder, Server
+    from pilothouse.e2e.proxy import FilteringProxy
+
+    type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
+
+BASELINE_AFTER_S = 0.15
+"""A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
+STEPS_KEPT = 2_000
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of a browser tool."""
+
+    number: int
+    tool: str
+    target: str
+    args: dict[str, Any]
+    """What the agent asked for, for the test that is written from it."""
+    tab: str
+    began_at: float
+    first_seq: int
+    ended_at: float = 0.0
+    ok: bool = False
+    url: str = ""
+    locator: str = ""
+    """How a test would find the same element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done[T]:
+    """What a step gave and what it caused so far."""
+
+    value: T | None
+    url: str
+    navigated: bool
+    dom: Changes | None
+    requests: list[str]
+    console: list[str]
+    browser: list[str]
+    earlier: list[str]
+    """What happened after the answer before."""
+    notices: list[dict[str, Any]]
+    dialog: dict[str, Any] | None
+
+
+@dataclass(eq=False)
+class E2eSession:
+    """States as the spec names them: CREATED, ACTIVE while a call runs, IDLE, TERMINATED."""
+
+    id: str
+    clock: Clock
+    folder: Path
+    """Private: logs, screenshots, downloads, exports."""
+    timeline: Timeline
+    recorder: Recorder
+    explain: Explain
+    """Makes the fault of a failed step, with its dossier."""
+    servers: list[Server] = field(default_factory=list)
+    browser: DrivenBrowser | None = None
+    proxy: FilteringProxy | None = None
+    policy: Callable[[], Policy] | None = None
+    url: str = ""
+    log_folders: tuple[Path, ...] = ()
+    file_roots: tuple[Path, ...] = ()
+    records: frozenset[str] = frozenset()
+    """`trace`, `video`: what is recorded from the start."""
+    started_at: float = 0.0
+    last_activity: float = 0.0
+    running: int = 0
+    ended: EndReason | None = None
+    end_note: str = ""
+    tabs: dict[str, Tab] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    notices: list[dict[str, Any]] = field(default_factory=list)
+    """Said once, with the next answer."""
+    downloads: list[dict[str, Any]] = field(default_factory=list)
+    idle_sec: int = 600
+    mask: Callable[[str], str] = str
+    """Text as it may be shown."""
+    teach: Callable[[str], None] = lambda _: None
+    """Makes a text one that is masked wherever something is shown."""
+    current: str = ""
+    """The tab that tools act in when they name none; a popup never takes over."""
+
+    def __post_init__(self) -> None:
+        self._next_tab = 0
+        self._next_step = 0
+        self._noted: list[str] = []
+        self._background: set[asyncio.Task[Any]] = set()
+        self._baseline: asyncio.TimerHandle | None = None
+        self._opening: dict[Page, asyncio.Task[Tab]] = {}
+
+    # State
+
+    @property
+    def state(self) -> str:
+        if self.ended is not None:
+            return "TERMINATED"
+        if self.running:
+            return "ACTIVE"
+        return "IDLE" if self.steps else "CREATED"
+
+    @property
+    def base(self) -> str:
+        """The app's own origin, left out where URLs are told."""
+        return origin(self.url)
+
+    @property
+    def watched_at(self) -> float:
+        """When a recording of this session was last read."""
+        return max((t.recording.touched_at for t in self.tabs.values() if t.recording), default=0.0)
+
+    def touch(self) -> None:
+        self.last_activity = self.clock()
+
+    def note(self, what: str, detail: str, **facts: Any) -> None:
+        """Something the browser did by itself; told with the next answer."""
+        self._noted.append(f"{what}: {detail}" if detail else what)
+        self.timeline.emit(BrowserNoted(at=self.clock(), what=what, detail=detail, **facts))
+
+    # Files
+
+    def save(self, name: str, content: bytes) -> Path:
+        """Keep a file of this session; only its owner may read it."""
+        path = self.folder / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        return path
+
+    def uri(self, name: str) -> str:
+        return f"e2e://artifact/{self.id}/{name}"
+
+    def readable(self, path: str) -> Path:
+        """A file that this session may hand to a page.
+
+        Raises:
+            FileNotAllowed: it is outside of the session's folders, or no file.
+        """
+        roots = [root.resolve() for root in self.file_roots]
+        found = (roots[0] / path).resolve() if roots else self.folder / path
+        if not any(found.is_relative_to(root) for root in roots):
+            raise FileNotAllowed(
+                f"{path} is outside of the folders of this session",
+                hint=f"use a file in {roots[0]}, or add its folder to PILOTHOUSE_ROOTS"
+                if roots
+                else "",
+                path=path,
+            )
+        if not found.is_file():
+            raise FileNotAllowed(f"there is no file {path}", hint="check the path", path=path)
+        return found
+
+    def keep_secret(self, text: str) -> None:
+        if text:
+            self.teach(text)
+
+    # Tabs
+
+    async def adopt(self, page: Page, opener: str = "") -> Tab:
+        """Make a page one of the session's tabs and record it."""
+        waiting = self._opening.get(page)
+        if waiting is None:
+            waiting = asyncio.ensure_future(self._adopt(page, opener))
+            self._opening[page] = waiting
+        return await waiting
+
+    async def _adopt(self, page: Page, opener: str) -> Tab:
+        self._next_tab += 1
+        tab = Tab(f"t{self._next_tab}", page, opener=opener)
+        self.tabs[tab.id] = tab
+        self.current = self.current or tab.id
+        page.on("dialog", lambda dialog: self._on_dialog(tab, dialog))
+        page.on("download", lambda download: self._spawn(self._on_download(tab, download)))
+        page.on("crash", lambda _: self._on_crash(tab))
+        page.on("close", lambda _: self._on_close(tab))
+        page.on("framenavigated", lambda frame: self._on_navigated(tab, frame))
+        assert self.browser is not None
+        tab.target_id, tab.cdp = await self.browser.target_id(page)
+        if tab.target_id and self.browser.debug_port:
+            tab.recording = await self.recorder.record(self.browser.debug_port, tab.target_id)
+        return tab
+
+    def on_page(self, page: Page) -> None:
+        """A page that the app opened: it becomes a tab, and the agent is told."""
+
+        async def take() -> None:
+            if page in self._opening:
+                return
+            opener = await page.opener()
+            held = next((t.id for t in self.tabs.values() if t.page is opener), "")
+            tab = await self.adopt(page, held)
+            self.note("tab opened", f"{tab.id} by {held or 'the page'} ({page.url})")
+
+        self._spawn(take())
+
+    def tab(self, tab_id: str | None) -> Tab:
+        """Raises TabNotFound."""
+        wanted = tab_id or self.current
+        found = self.tabs.get(wanted)
+        if found is None:
+            open_now = ", ".join(self.tabs) or "none"
+            raise TabNotFound(
+                f"tab {wanted} is closed" if wanted else "this session has no open tab",
+                hint=f"call tabs to see what is open (now: {open_now}), or tabs with action new",
+                tabId=wanted,
+            )
+        return found
+
+    def _on_dialog(self, tab: Tab, dialog: Dialog) -> None:
+        tab.dialog = dialog
+        self.note("dialog", f"{dialog.type} in {tab.id}: {dialog.message}")
+        tab.interrupt()
+
+    def _on_crash(self, tab: Tab) -> None:
+        tab.crashed = True
+        self.note("tab crashed", tab.id)
+        tab.interrupt()
+
+    def _on_close(self, tab: Tab) -> None:
+        if self.tabs.pop(tab.id, None) is not None and self.ended is None:
+            self.note("tab closed", tab.id)
+        self._opening.pop(tab.page, None)
+        if self.current == tab.id:
+            self.current = tab.opener if tab.opener in self.tabs else next(iter(self.tabs), "")
+        tab.dialog = None
+        tab.interrupt()
+
+    def _on_navigated(self, tab: Tab, frame: Any) -> None:
+        if frame == tab.page.main_frame:
+            tab.navigations += 1
+            tab.dialog, tab.crashed = None, False
+
+    async def _on_download(self, tab: Tab, download: Download) -> None:
+        folder = self.folder / "downloads"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # The name is the page's; only its last part counts, and never twice.
+        name = download.suggested_filename.replace("/", "_").replace("\\", "_").lstrip(".")
+        path = folder / f"{len(self.downloads) + 1}-{name[:100] or 'file'}"
+        entry = {"url": download.url, "name": name, "path": str(path), "tab": tab.id}
+        self.downloads.append(entry)
+        try:
+            await download.save_as(path)
+        except Exception as error:
+            entry["error"] = str(error).split("\n", 1)[0]
+        self.note("download", f"{name} saved as {path}" if "error" not in entry else name)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # Steps
+
+    def check_alive(self) -> None:
+        """Raises BrowserCrashed."""
+        if self.browser is not None and self.browser.gone.is_set():
+            raise BrowserCrashed(
+                "the browser process ended unexpectedly",
+                hint="the session is over; call startSession for a new one",
+                sessionId=self.id,
+                recovery="Session will be automatically terminated. Please start a new session.",
+            )
+
+    async def perform[T](
+        self,
+        tool: str,
+        do: Callable[[Tab], Awaitable[T]],
+        *,
+        tab_id: str | None = None,
+        target: str = "",
+        args: dict[str, Any] | None = None,
+        settle: float = 0,
+        look: bool = True,
+    ) -> Done[T]:
+        """Take a step and tell what it caused; a failure carries its dossier.
+
+        `look=False` is for steps that cannot change the page: its changes are not asked for.
+        """
+        self.check_alive()
+        tab = self.tab(tab_id)
+        async with tab.turn:
+            if tab.dialog is not None:
+                raise _dialog_open(tab)
+            self._forget_baseline_timer()
+            step = self._begin(tool, tab, target, args or {})
+            earlier = noteworthy(tab.events(tab.told_seq), self.base)
+            navigations, value = tab.navigations, None
+            try:
+                value = await tab.race(do(tab))
+            except Interrupted:
+                if tab.dialog is None and (tab.crashed or self.browser_gone()):
+                    raise await self._failed(step, tab, Interrupted()) from None
+            except Exception as error:
+                raise await self._failed(step, tab, error) from None
+            if settle:
+                await asyncio.sleep(settle / 1000)
+            changes = await tab.changes() if look else None
+            return self._done(step, tab, value, changes, earlier, tab.navigations > navigations)
+
+    def browser_gone(self) -> bool:
+        return self.browser is None or self.browser.gone.is_set()
+
+    def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
+        self._next_step += 1
+        step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
+        self.steps.append(step)
+        del self.steps[:-STEPS_KEPT]
+        return step
+
+    def _end(self, step: Step, tab: Tab, *, ok: bool) -> None:
+        step.ended_at, step.ok, step.url = self.clock(), ok, tab.url
+        self.timeline.emit(
+            StepFinished(
+                at=step.ended_at,
+                keys=frozenset((f"step:{step.number}",)),
+                step=step.number,
+                tool=step.tool,
+                target=step.target,
+                ok=ok,
+                duration_ms=round(step.ended_at - step.began_at, 1),
+                url=step.url,
+            )
+        )
+
+    async def _failed(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
+        self._end(step, tab, ok=False)
+        if isinstance(error, asyncio.CancelledError):
+            return error
+        if not (isinstance(error, Interrupted | TimeoutError) or error_name(error)):
+            return error
+        return await self.explain(self, tab, step, error)
+
+    def _done[T](
+        self,
+        step: Step,
+        tab: Tab,
+        value: T | None,
+        changes: Changes | None,
+        earlier: list[str],
+        navigated: bool,
+    ) -> Done[T]:
+        self._end(step, tab, ok=True)
+        caused = digest(tab.events(step.first_seq), self.base)
+        tab.told_seq = tab.next_seq
+        noted, self._noted = self._noted, []
+        self._remember_later(tab)
+        return Done(
+            value=value,
+            url=tab.url,
+            navigated=navigated,
+            dom=changes,
+            requests=caused.requests,
+            console=caused.console,
+            browser=noted[:6],
+            earlier=earlier,
+            notices=self.take_notices(),
+            dialog=dialog_facts(tab.dialog) if tab.dialog else None,
+        )
+
+    def take_notices(self) -> list[dict[str, Any]]:
+        notices, self.notices = self.notices, []
+        return notices
+
+    # The snapshot to compare with when the next step fails
+
+    def _remember_later(self, tab: Tab) -> None:
+        loop = asyncio.get_running_loop()
+        self._baseline = loop.call_later(BASELINE_AFTER_S, lambda: self._spawn(self._remember(tab)))
+
+    async def _remember(self, tab: Tab) -> None:
+        if tab.dialog is None and not tab.crashed and not tab.turn.locked():
+            tab.baseline = await tab.page.aria_snapshot(mode="ai", timeout=2_000)
+
+    def _forget_baseline_timer(self) -> None:
+        if self._baseline is not None:
+            self._baseline.cancel()
+            self._baseline = None
+
+    async def close(self) -> None:
+        """No task of this session is left; its browser and servers are the owner's to end."""
+        self._forget_baseline_timer()
+        for task in list(self._background):
+            task.cancel()
+        for tab in self.tabs.values():
+            tab.interrupt()
+
+
+def dialog_facts(dialog: Dialog) -> dict[str, Any]:
+    return {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
+
+
+def _dialog_open(tab: Tab) -> DialogOpen:
+    assert tab.dialog is not None
+    return DialogOpen(
+        f"a {tab.dialog.type} dialog is open in {tab.id}",
+        hint="call handleDialog first",
+        tabId=tab.id,
+        dialog=dialog_facts(tab.dialog),
+    )

@@ -1,0 +1,178 @@
+"""Bringing up what a session was asked for: contract commands, plain dev servers, running apps."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.core.urls import Policy, UrlError, origin_of, target_of
+from pilothouse.e2e.allowed import check_command, check_cwd, child_env
+from pilothouse.e2e.commands import ContractCommand
+from pilothouse.e2e.contract_server import start_contract
+from pilothouse.e2e.detect import detect
+from pilothouse.e2e.model import ServerStartFailed, UrlNotAllowed
+from pilothouse.e2e.servers import RunningApp, start_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.core.settings import Settings
+    from pilothouse.core.urls import Address, Origin
+    from pilothouse.e2e.model import LogPaths, ServiceSpec
+    from pilothouse.e2e.ports import Server, Spawn
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """What `startSession` was asked for."""
+
+    services: tuple[ServiceSpec, ...] = ()
+    url: str = ""
+    logs: LogPaths | None = None
+    cdp: str = ""
+    browser: str = "chromium"
+    headless: bool = True
+    width: int = 1280
+    height: int = 720
+    storage_state: str = ""
+    records: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """Starts servers under the rules of the settings."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    spawn: Spawn
+    clock: Clock
+    roots: tuple[Path, ...]
+    """Folders in which commands may run; the first is the default."""
+
+    async def start(
+        self,
+        spec: ServiceSpec,
+        folder: Path,
+        on_line: Callable[[str, str, str], None],
+        on_exit: Callable[[str, int], None],
+        report: Callable[[str], None],
+    ) -> Server:
+        """Raises ServerStartFailed, CommandNotAllowed."""
+        cwd = check_cwd(spec.cwd, self.roots)
+        if spec.command_path:
+            path = self._allowed(spec.command_path, spec.args, cwd, absolute=True)
+            command = ContractCommand(
+                path,
+                spec.args,
+                cwd=cwd,
+                env=self._env(spec),
+                spawn=self.spawn,
+                log_folders=self.log_folders(folder, cwd),
+            )
+            return await start_contract(command, self.clock, lambda code: on_exit(spec.name, code))
+        argv = list(spec.command)
+        if not argv:
+            plan = await asyncio.to_thread(detect, cwd)
+            if plan is None:
+                raise ServerStartFailed(
+                    f"nothing in {cwd} says how to start the app",
+                    hint="give command, such as ['npm', 'run', 'dev'], or url of an app that runs",
+                    reason="no package.json, manage.py, Python app, Procfile or index.html",
+                )
+            report(plan.why)
+            argv = list(plan.argv)
+        argv[0] = str(self._allowed(argv[0], tuple(argv[1:]), cwd))
+        return await start_plain(
+            spec,
+            argv,
+            spawn=self.spawn,
+            folder=folder,
+            env=self._env(spec),
+            clock=self.clock,
+            on_line=lambda stream, line: on_line(spec.name, stream, line),
+            on_exit=lambda code: on_exit(spec.name, code),
+            report=report,
+        )
+
+    def join(self, url: str, logs: LogPaths | None) -> Server:
+        """An app that runs already; it is left as it is."""
+        return RunningApp(url, self.clock, logs) if logs else RunningApp(url, self.clock)
+
+    def log_folders(self, folder: Path, cwd: Path) -> tuple[Path, ...]:
+        """Where log files may lie."""
+        return tuple(path.resolve() for path in (folder, cwd, Path(tempfile.gettempdir())))
+
+    def _allowed(
+        self, command: str, args: tuple[str, ...], cwd: Path, *, absolute: bool = False
+    ) -> Path:
+        return check_command(
+            command,
+            args,
+            search_path=self.environ.get("PATH", ""),
+            allowed=self.settings.server_command_path,
+            production=self.settings.production,
+            base=None if absolute else cwd,
+        )
+
+    def _env(self, spec: ServiceSpec) -> dict[str, str]:
+        return child_env(
+            self.environ,
+            spec.env,
+            restricted=self.settings.production or self.settings.server_command_path is not None,
+        )
+
+
+def own_origins(urls: list[str]) -> frozenset[Origin]:
+    """The origins of a session's own servers; a loopback address goes by all its names."""
+    found: set[Origin] = set()
+    for url in urls:
+        try:
+            target, (scheme, host, port) = target_of(url), origin_of(url)
+        except UrlError:
+            continue
+        names = LOOPBACK_NAMES if target.host.is_localhost or _is_loopback(host) else (host,)
+        found |= {(scheme, name, port) for name in names}
+    return frozenset(found)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("127.0.0.1", "[::1]", "::1")
+
+
+async def check_own(url: str, policy: Policy) -> None:
+    """An address that an agent calls its own app's must be one that its browser may visit.
+
+    Raises:
+        UrlNotAllowed: it is not.
+    """
+    verdict = policy.check_url(url)
+    if verdict.allowed and verdict.needs_resolution:
+        target = target_of(url)
+        for address in await _resolved(target.host.name, target.port):
+            verdict = policy.check_address(target.host.name, address, target.port, target.scheme)
+            if not verdict.allowed:
+                break
+    if not verdict.allowed:
+        raise UrlNotAllowed(
+            verdict.reason,
+            hint="startSession(url) takes the address of your own app",
+            url=url,
+            rule=verdict.rule,
+        )
+
+
+async def _resolved(host: str, port: int) -> list[Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [ip_address(entry[4][0]) for entry in found]

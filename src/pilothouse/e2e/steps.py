@@ -1,0 +1,119 @@
+"""What all browser tools share: their arguments, their answer, and the way a step is taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from pilothouse.core.faults import Envelope
+from pilothouse.core.model import Args, Result
+from pilothouse.core.tool import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from pilothouse.core.fence import Story
+    from pilothouse.e2e.ports import Helm
+    from pilothouse.e2e.session import Done
+    from pilothouse.e2e.tab import Tab
+
+E2E = Group(
+    name="e2e",
+    summary="Start the app, drive it in a browser, and get the whole story when a step fails",
+    envelope=Envelope.TYPE,
+    camel=True,
+)
+DEFAULT_TIMEOUT_MS = 30_000
+
+SessionId = Annotated[
+    str | None,
+    Field(
+        description="Session; needed if several are open",
+        json_schema_extra={"x-mcp-header": "Session"},
+    ),
+]
+Timeout = Annotated[int, Field(ge=0, le=600_000, description="Milliseconds")]
+Selector = Annotated[str, Field(min_length=1, max_length=5_000)]
+
+
+class InSession(Args):
+    session_id: SessionId = None
+
+
+class InTab(InSession):
+    tab_id: str | None = Field(default=None, description="Tab, default the current one")
+
+
+class Acting(InTab):
+    settle: int = Field(default=0, ge=0, le=30_000, description="Wait ms for effects")
+
+
+class Targeting(Acting):
+    selector: Selector = Field(description="CSS, Playwright selector or ref")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+class Acted(Result):
+    """A step that was taken, with what it caused so far."""
+
+    success: bool = Field(default=True, description="Always true")
+    url: str = Field(description="Where the tab is now")
+    navigated: bool = Field(default=False, description="Whether another page was loaded")
+    dom: str = Field(default="", description="What changed in the page")
+    requests: list[str] = Field(default_factory=list, description="Requests it started")
+    console: list[str] = Field(default_factory=list, description="Console lines, errors first")
+    browser: list[str] = Field(default_factory=list, description="Dialogs, downloads, new tabs")
+    earlier: list[str] = Field(
+        default_factory=list, description="Errors since the answer before this one"
+    )
+    notices: list[dict[str, Any]] = Field(default_factory=list, description="Such as server_exited")
+    dialog: dict[str, Any] | None = Field(default=None, description="Open: call handleDialog")
+
+    def dump(self) -> dict[str, Any]:
+        """Only what there is to say."""
+        shown = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {k: v for k, v in shown.items() if v not in ("", [], False) or k == "success"}
+
+    def tell(self, story: Story) -> None:
+        story.say("Done." if self.success else "Not so.")
+        story.quote("result", {k: v for k, v in self.dump().items() if k != "success"})
+
+
+def acted(done: Done[Any], **more: Any) -> dict[str, Any]:
+    """The fields of an answer, from a step."""
+    return {
+        "url": done.url,
+        "navigated": done.navigated,
+        "dom": done.dom.line() if done.dom else "",
+        "requests": done.requests,
+        "console": done.console,
+        "browser": done.browser,
+        "earlier": done.earlier,
+        "notices": done.notices,
+        "dialog": done.dialog,
+        **more,
+    }
+
+
+async def step[T](
+    helm: Helm,
+    args: InTab,
+    tool: str,
+    do: Callable[[Tab], Awaitable[T]],
+    *,
+    target: str = "",
+    look: bool = True,
+) -> Done[T]:
+    """Take a step of a tool in the session and tab that its arguments name."""
+    async with helm.using(args.session_id) as session:
+        return await session.perform(
+            tool,
+            do,
+            tab_id=args.tab_id,
+            target=target,
+            args=args.model_dump(by_alias=True, exclude_defaults=True, exclude={"session_id"})
+            | ({"timeout": args.timeout} if isinstance(args, Targeting) else {}),
+            settle=getattr(args, "settle", 0),
+            look=look,
+        )

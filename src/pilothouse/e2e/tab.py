@@ -1,0 +1,119 @@
+"""One tab of a session: its page, its recording, and what interrupts a step in it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.digest import Changes
+from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.scripts import READ_CHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from playwright.async_api import CDPSession, Dialog, Locator, Page
+
+    from pilothouse.e2e.ports import Recording
+
+CHANGES_S = 0.25
+"""A page that does not answer this soon is busy; its changes are told with the next answer."""
+
+_COUNTS = ("added", "removed", "changed")
+
+
+class Interrupted(Exception):  # not an error: something else came first
+    """A dialog opened, or the tab went away, before the step was done."""
+
+
+@dataclass(eq=False)
+class Tab:
+    """`id` is short, stable and never used twice in a session."""
+
+    id: str
+    page: Page
+    target_id: str = ""
+    cdp: CDPSession | None = None
+    recording: Recording | None = None
+    opener: str = ""
+    """The tab whose popup this is."""
+    dialog: Dialog | None = None
+    crashed: bool = False
+    navigations: int = 0
+    told_seq: int = 0
+    """The agent has been told of everything that was recorded before."""
+    shown_seq: int = 0
+    """A dossier has shown every error that was recorded before."""
+    baseline: str = ""
+    """The accessibility snapshot after the last good step."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One step at a time; a second call waits for the first."""
+    _stir: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return self.page.url
+
+    @property
+    def next_seq(self) -> int:
+        return self.recording.next_seq if self.recording else 0
+
+    def events(self, since: int) -> list[dict[str, Any]]:
+        return self.recording.since(since) if self.recording else []
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
+        self._stir.set()
+
+    def locator(self, selector: str) -> Locator:
+        """CSS, one of Playwright's own selectors, or a ref of a snapshot."""
+        ref = ref_of(selector)
+        return self.page.get_by_ref(ref) if ref else self.page.locator(selector)
+
+    async def race[T](self, step: Awaitable[T]) -> T:
+        """A step's value, unless something interrupts it.
+
+        Raises:
+            Interrupted: the step may still be under way in the browser; its end is not waited for.
+        """
+        self._stir.clear()
+        task = asyncio.ensure_future(step)
+        stirred = asyncio.ensure_future(self._stir.wait())
+        try:
+            await asyncio.wait((task, stirred), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            stirred.cancel()
+        if not task.done():
+            # A click that opened a dialog ends when the dialog does; its outcome tells nothing.
+            task.add_done_callback(_ignore)
+            raise Interrupted
+        return task.result()
+
+    async def changes(self) -> Changes | None:
+        """What changed in the document since the last time, if the page can say."""
+        if self.dialog is not None or self.crashed:
+            return None
+        try:
+            async with asyncio.timeout(CHANGES_S):
+                said = await self.page.evaluate(READ_CHANGES)
+        except TimeoutError:
+            return None
+        except Exception as error:
+            if not error_name(error):
+                raise
+            return None  # it is navigating, or has gone
+        if not isinstance(said, dict):
+            return None
+        texts = [str(text) for text in said.get("texts", ())]
+        added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
+        return Changes(added, removed, changed, texts)
+
+
+def _ignore(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

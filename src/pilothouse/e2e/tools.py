@@ -1,0 +1,390 @@
+"""The tools of e2e sessions: starting, ending, asking after them; with all browser tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyio import to_thread
+from pydantic import Field, model_validator
+
+from pilothouse.core.clock import iso
+from pilothouse.core.faults import InvalidInput
+from pilothouse.core.model import Args, Result
+from pilothouse.core.resource import resource
+from pilothouse.core.tool import Example, Progress, tool
+from pilothouse.e2e import act_tools, look_tools, tab_tools, wait_tools
+from pilothouse.e2e.model import (
+    BrowserCrashed,
+    BrowserLaunchFailed,
+    CommandNotAllowed,
+    LogFileNotFound,
+    LogPaths,
+    LogReadFailed,
+    ServerStartFailed,
+    ServiceSpec,
+    SessionNotFound,
+    ShutdownFailed,
+    UrlNotAllowed,
+)
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import E2E, InSession
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from pilothouse.e2e.session import E2eSession
+
+FOUND = (SessionNotFound, BrowserCrashed)
+
+
+class _Runnable(Args):
+    command_path: str | None = Field(
+        default=None, description="Absolute path of a command with --start, --status …"
+    )
+    args: list[str] = Field(default_factory=list, description="Its further arguments")
+    command: list[str] | None = Field(
+        default=None, description="Plain dev server, such as ['npm','run','dev']"
+    )
+    cwd: str | None = Field(default=None, description="Folder of the app")
+    env: dict[str, str] = Field(default_factory=dict, description="Further variables")
+    port: int | None = Field(default=None, ge=1, le=65535, description="Default any free one")
+    timeout: int = Field(default=30_000, ge=1_000, le=600_000, description="For its start, ms")
+
+    def spec(self, name: str) -> ServiceSpec:
+        return ServiceSpec(
+            name=name,
+            command_path=self.command_path or "",
+            args=tuple(self.args),
+            command=tuple(self.command or ()),
+            cwd=self.cwd or "",
+            env=self.env,
+            port=self.port or 0,
+            timeout_ms=self.timeout,
+        )
+
+
+class Service(_Runnable):
+    name: str = Field(min_length=1, max_length=40, description="Such as api")
+
+
+class Logs(Args):
+    stdout: str = Field(default="", description="Path")
+    stderr: str = Field(default="", description="Path")
+    combined: str = Field(default="", description="Path")
+
+
+class StartSession(_Runnable):
+    url: str | None = Field(default=None, description="App that runs already")
+    logs: Logs | None = Field(default=None, description="Logs of that app")
+    services: list[Service] | None = Field(
+        default=None, max_length=8, description="Several servers; the first is the app"
+    )
+    cdp: str | None = Field(default=None, description="host:port of your own Chrome")
+    browser: Literal["chromium", "firefox", "webkit"] = Field(
+        default="chromium", description="Browser"
+    )
+    headless: bool = Field(default=True, description="Without a window")
+    width: int = Field(default=1280, ge=100, le=10_000, description="Of the viewport")
+    height: int = Field(default=720, ge=100, le=10_000, description="Of the viewport")
+    state: str | None = Field(default=None, description="Saved logins, by name")
+    record: list[Literal["trace", "video"]] = Field(
+        default_factory=list, description="Recorded from the start, for exportSession"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [
+            name
+            for name in ("command_path", "command", "services")
+            if getattr(self, name) is not None
+        ]
+        if len(ways) > 1:
+            raise ValueError(f"{' and '.join(ways)} cannot be used together")
+        return self
+
+
+class SessionStart(Result):
+    session_id: str = Field(description="Pass it to the other tools")
+    url: str = Field(description="The app")
+    port: int = Field(description="Its port")
+    pid: int = Field(description="Process of its server, 0 if not ours")
+    logs: dict[str, str] = Field(description="Paths of its logs")
+    target_id: str = Field(description="The tab, for cdp_ tools")
+    cdp_port: int = Field(description="The browser's debugging port")
+    tab_id: str = Field(description="The tab, for browser tools")
+    services: list[dict[str, Any]] = Field(default_factory=list, description="All servers")
+    message: str = Field(default="", description="What the server said")
+
+
+@tool(
+    E2E,
+    effect="write",
+    open_world=True,
+    profile="default",
+    raises=(ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed),
+    examples=(
+        Example(title="Start the app of a folder", args={"cwd": "shop"}),
+        Example(title="Start a dev server", args={"command": ["npm", "run", "dev"]}),
+        Example(title="Use an app that runs", args={"url": "http://localhost:3000"}),
+    ),
+)
+async def start_session(args: StartSession, helm: Helm, progress: Progress) -> SessionStart:
+    """Start the app and a browser for it. Without a command, the folder says how to start it."""
+    from pilothouse.e2e.starting import StartRequest
+
+    services = tuple(service.spec(service.name) for service in args.services or ())
+    joins = args.url is not None or args.cdp is not None
+    if not services and (args.command_path or args.command or not joins):
+        services = (args.spec("app"),)
+    logs = args.logs
+    request = StartRequest(
+        services=services,
+        url=args.url or "",
+        logs=LogPaths(logs.stdout, logs.stderr, logs.combined) if logs else None,
+        cdp=_endpoint(args.cdp),
+        browser=args.browser,
+        headless=args.headless,
+        width=args.width,
+        height=args.height,
+        storage_state=args.state or "",
+        records=frozenset(args.record),
+    )
+    said: list[str] = []
+    await progress(0, 3, "starting the app and the browser")
+    session = await helm.start(request, said.append)
+    await progress(3, 3, "ready")
+    return _started(session, said)
+
+
+def _endpoint(cdp: str | None) -> str:
+    if not cdp:
+        return ""
+    host, _, port = cdp.removeprefix("http://").rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidInput(
+            f"cdp: {cdp!r} is no host:port",
+            hint="use 127.0.0.1:9222",
+            field="cdp",
+            expected="host:port",
+            received=cdp,
+        )
+    return f"http://{host}:{port}"
+
+
+def _started(session: E2eSession, said: list[str]) -> SessionStart:
+    main = session.servers[0].info if session.servers else None
+    tab = session.tab(None)
+    assert session.browser is not None
+    return SessionStart(
+        session_id=session.id,
+        url=session.url,
+        port=main.port if main else 0,
+        pid=main.pid if main else 0,
+        logs=_paths(main.logs if main else LogPaths()),
+        target_id=tab.target_id,
+        cdp_port=session.browser.debug_port,
+        tab_id=tab.id,
+        services=[
+            {"url": s.info.url, "port": s.info.port, "pid": s.info.pid, "status": s.info.status}
+            for s in session.servers[1:]
+        ],
+        message=" ".join([*said, main.message if main else ""]).strip(),
+    )
+
+
+def _paths(logs: LogPaths) -> dict[str, str]:
+    return {"stdout": logs.stdout, "stderr": logs.stderr, "combined": logs.combined}
+
+
+class EndSession(InSession):
+    stop_server: bool = Field(default=False, description="Also one that ran before the session")
+    remove_logs: bool = Field(default=False, description="Also logs, screenshots, dossiers")
+
+
+class SessionEnd(Result):
+    success: bool = Field(description="Always true")
+    session_id: str = Field(description="The session")
+    left: list[str] = Field(default_factory=list, description="What was left running, and why")
+
+
+@tool(
+    E2E,
+    effect="destroy",
+    profile="default",
+    raises=(*FOUND, ShutdownFailed),
+    examples=(Example(title="End it", args={}),),
+)
+async def end_session(args: EndSession, helm: Helm) -> SessionEnd:
+    """End a session: its browser and its server stop."""
+    session = helm.find(args.session_id)
+    report = await helm.end(session.id, stop_server=args.stop_server, remove_logs=args.remove_logs)
+    if report.get("failures"):
+        raise ShutdownFailed(
+            f"the session is over, but its server would not stop: {report['failures'][0]}",
+            hint="stop it yourself",
+            reason=report["failures"][0],
+            sessionId=session.id,
+        )
+    return SessionEnd(success=True, session_id=session.id, left=report.get("left", []))
+
+
+class SessionStatus(Result):
+    status: Literal["running", "stopped", "unhealthy"] = Field(description="Of the app's server")
+    session_id: str = Field(description="The session")
+    state: str = Field(description="CREATED, ACTIVE, IDLE or TERMINATED")
+    url: str = Field(default="", description="The app")
+    uptime: float = Field(description="Of the session, in seconds")
+    healthy: bool = Field(description="Whether the server answers")
+    tabs: int = Field(description="Open tabs")
+    steps: int = Field(description="Steps taken")
+    ends_at: str = Field(description="Idle until then, it is ended")
+    services: list[dict[str, Any]] = Field(default_factory=list, description="Each server")
+    downloads: list[dict[str, Any]] = Field(default_factory=list, description="Saved files")
+    notices: list[dict[str, Any]] = Field(default_factory=list, description="Such as server_exited")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=FOUND,
+    examples=(Example(title="How is it?", args={}),),
+)
+async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
+    """How a session and its server are."""
+    async with helm.using(args.session_id) as session:
+        healths = [await server.health() for server in session.servers]
+        worst = "running"
+        for health in healths:
+            if health.status != "running":
+                worst = "stopped" if "stopped" in (health.status, worst) else "unhealthy"
+        return SessionStatus(
+            status=worst,  # type: ignore[arg-type]
+            session_id=session.id,
+            state=session.state,
+            url=session.url,
+            uptime=round((session.clock() - session.started_at) / 1000, 3),
+            healthy=worst == "running",
+            tabs=len(session.tabs),
+            steps=len(session.steps),
+            ends_at=iso(session.clock() + session.idle_sec * 1000),
+            services=[
+                {
+                    "url": server.info.url,
+                    "status": health.status,
+                    **({"exitCode": health.exit_code} if health.exit_code is not None else {}),
+                }
+                for server, health in zip(session.servers, healths, strict=True)
+            ],
+            downloads=session.downloads[-20:],
+            notices=session.take_notices(),
+        )
+
+
+class Restarted(Result):
+    success: bool = Field(description="Always true")
+    url: str = Field(description="The app")
+    port: int = Field(description="Its port")
+    pid: int = Field(description="Its new process")
+
+
+@tool(
+    E2E,
+    effect="write",
+    profile="default",
+    raises=(*FOUND, ServerStartFailed),
+    examples=(Example(title="Start over", args={}),),
+)
+async def restart_server(args: InSession, helm: Helm) -> Restarted:
+    """Restart the app's server; the browser and its tabs stay."""
+    async with helm.using(args.session_id) as session:
+        if not session.servers:
+            raise InvalidInput(
+                "this session has no server of its own", hint="start one with startSession"
+            )
+        session.notices.clear()
+        info = await session.servers[0].restart()
+        return Restarted(success=True, url=info.url, port=info.port, pid=info.pid)
+
+
+class ReadServerLogs(InSession):
+    log_type: Literal["stdout", "stderr", "combined"] = Field(
+        default="combined", description="Which"
+    )
+    lines: int = Field(default=100, ge=1, le=10_000, description="The last so many")
+    service: str | None = Field(default=None, description="URL or number of a further server")
+
+
+class ServerLogs(Result):
+    content: str = Field(description="The last lines")
+    path: str = Field(description="The file")
+    size: int = Field(description="Bytes of the whole file")
+    truncated: bool = Field(description="Whether something was cut")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=(*FOUND, LogFileNotFound, LogReadFailed),
+    examples=(Example(title="What did it say?", args={"logType": "stderr", "lines": 50}),),
+)
+async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
+    """Read the last lines of the server's log."""
+    from pathlib import Path
+
+    from pilothouse.e2e.logs import tail
+
+    async with helm.using(args.session_id) as session:
+        logs = _server(session, args.service).info.logs
+        path = getattr(logs, args.log_type) or logs.combined
+        if not path:
+            raise LogFileNotFound(
+                f"this server has no {args.log_type} log",
+                hint="an app that ran before has none, unless startSession was given `logs`",
+                path=path,
+            )
+        found = await to_thread.run_sync(
+            lambda: tail(Path(path), args.lines, within=session.log_folders)
+        )
+        return ServerLogs(
+            content=session.mask(found.text),
+            path=path,
+            size=found.size,
+            truncated=found.truncated,
+        )
+
+
+def _server(session: E2eSession, wanted: str | None) -> Any:
+    for number, server in enumerate(session.servers):
+        if wanted in (None, str(number), server.info.url):
+            return server
+    raise LogFileNotFound(
+        f"this session has no server {wanted}" if wanted else "this session has no server",
+        hint="getSessionStatus lists them",
+        path=wanted or "",
+    )
+
+
+@resource(E2E, "e2e://artifact/{sessionId}/{name}", mime_type="application/octet-stream")
+async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase as on the wire
+    """A file of a session: screenshot, dossier, export."""
+    session = helm.find(sessionId)
+    path = session.folder / name
+    if path.parent != session.folder or path.is_symlink() or not path.is_file():
+        raise LogFileNotFound(f"this session has no file {name}", hint="check the uri", path=name)
+    return await to_thread.run_sync(path.read_bytes)
+
+
+TOOLS = (
+    start_session,
+    end_session,
+    get_session_status,
+    restart_server,
+    read_server_logs,
+    *act_tools.TOOLS,
+    *look_tools.TOOLS,
+    *wait_tools.TOOLS,
+    *tab_tools.TOOLS,
+)
+RESOURCES = (artifact,)

@@ -1,0 +1,179 @@
+"""Waiting for a condition: an element, a text, an address, a request, a line, a rebuild."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.model import STEP_FAULTS
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import (
+    DEFAULT_TIMEOUT_MS,
+    E2E,
+    Acted,
+    InTab,
+    Selector,
+    Targeting,
+    Timeout,
+    acted,
+    step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.e2e.tab import Tab
+
+State = Literal["visible", "hidden", "attached", "detached"]
+
+_REBUILT = re.compile(
+    r"\[vite\] (?:hot updated|page reload|css hot updated)|\[Fast Refresh\] done|\[HMR\] Updated"
+    r"|\[webpack\] .*compiled"
+)
+_REBUILD_FRAME = re.compile(
+    r'"type":\s*"(?:update|full-reload|error)"|"(?:action|type)":\s*"(?:built|sync|reloadPage'
+    r'|serverComponentChanges)"'
+)
+
+
+class WaitForSelector(Targeting):
+    state: State = Field(default="visible", description="What to wait for")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(Example(title="Wait for a toast", args={"selector": ".toast"}),),
+)
+async def wait_for_selector(args: WaitForSelector, helm: Helm) -> Acted:
+    """Wait until an element is visible, or gone."""
+
+    async def do(tab: Tab) -> None:
+        found = tab.locator(args.selector)
+        if args.state in ("visible", "attached"):
+            found = found.first
+        await found.wait_for(state=args.state, timeout=args.timeout)
+
+    return Acted(**acted(await step(helm, args, "waitForSelector", do, target=args.selector)))
+
+
+class WaitFor(InTab):
+    selector: Selector | None = Field(default=None, description="Until this is there")
+    state: State = Field(default="visible", description="Of the selector")
+    text: str | None = Field(default=None, description="Until this text is on the page")
+    text_gone: str | None = Field(default=None, description="Until this text is gone")
+    url: str | None = Field(default=None, description="Until the URL has this part")
+    request: str | None = Field(default=None, description="Until a URL with this part is answered")
+    console: str | None = Field(default=None, description="Until a console line has this part")
+    idle: bool = Field(default=False, description="Until the network is quiet")
+    hmr: bool = Field(default=False, description="Until the dev server's hot update is in")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
+
+
+class Waited(Acted):
+    met: dict[str, Any] = Field(default_factory=dict, description="What was waited for, as it came")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=STEP_FAULTS,
+    examples=(
+        Example(title="Wait for an answer", args={"request": "/api/cart"}),
+        Example(title="Wait for a rebuild", args={"hmr": True}),
+    ),
+)
+async def wait_for(args: WaitFor, helm: Helm) -> Waited:
+    """Wait for one or more conditions, all of them."""
+    wanted = _wanted(args)
+    if not wanted:
+        raise InvalidInput(
+            "waitFor needs something to wait for",
+            hint="pass selector, text, textGone, url, request, console, idle or hmr",
+            field="selector",
+            expected="at least one condition",
+            received="none",
+        )
+
+    async def do(tab: Tab) -> dict[str, Any]:
+        met: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(args.timeout / 1000):
+                for name, wait in wanted.items():
+                    met[name] = await wait(tab)
+        except TimeoutError:
+            missing = [name for name in wanted if name not in met]
+            raise TimeoutError(f"{', '.join(missing)} did not come in {args.timeout} ms") from None
+        return met
+
+    target = args.selector or args.text or args.url or args.request or args.console or ""
+    done = await step(helm, args, "waitFor", do, target=target)
+    return Waited(**acted(done), met={k: v for k, v in (done.value or {}).items() if v})
+
+
+def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
+    found: dict[str, Callable[[Tab], Any]] = {}
+    # Playwright's own limit is as long as ours, so that its log of the wait is ours as well.
+    limit = args.timeout
+    if args.selector:
+        selector = args.selector
+        found["selector"] = lambda tab: tab.locator(selector).first.wait_for(
+            state=args.state, timeout=limit
+        )
+    if args.text:
+        text = args.text
+        found["text"] = lambda tab: tab.page.get_by_text(text).first.wait_for(timeout=limit)
+    if args.text_gone:
+        gone = args.text_gone
+        found["textGone"] = lambda tab: tab.page.get_by_text(gone).first.wait_for(
+            state="hidden", timeout=limit
+        )
+    if args.url:
+        part = args.url
+        found["url"] = lambda tab: tab.page.wait_for_url(lambda url: part in url, timeout=limit)
+    if args.request:
+        wanted = args.request
+        found["request"] = lambda tab: _event(tab, lambda e: _answers(e, wanted))
+    if args.console:
+        line = args.console
+        found["console"] = lambda tab: _event(
+            tab, lambda e: e["kind"] in ("console", "log") and line in str(e.get("text", ""))
+        )
+    if args.idle:
+        found["idle"] = lambda tab: tab.page.wait_for_load_state("networkidle", timeout=limit)
+    if args.hmr:
+        found["hmr"] = lambda tab: _event(tab, _is_rebuilt)
+    return found
+
+
+async def _event(tab: Tab, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """An event since the last answer: it may have come while the agent was thinking."""
+    if tab.recording is None:
+        raise InvalidInput(
+            "this browser is not recorded, so that only the page itself can be waited for",
+            hint="use Chromium, or wait for selector, text or url",
+        )
+    event = await tab.recording.wait(tab.told_seq, found)
+    shown = ("kind", "text", "url", "status", "method", "errorText", "requestId", "seq")
+    return {name: event[name] for name in shown if event.get(name)}
+
+
+def _answers(event: dict[str, Any], part: str) -> bool:
+    return event["kind"] in ("response", "loadingFailed") and part in str(event.get("url", ""))
+
+
+def _is_rebuilt(event: dict[str, Any]) -> bool:
+    if event["kind"] == "websocket":
+        return bool(_REBUILD_FRAME.search(str(event.get("payloadPreview", ""))))
+    return event["kind"] in ("console", "log") and bool(_REBUILT.search(str(event.get("text", ""))))
+
+
+TOOLS = (wait_for_selector, wait_for)

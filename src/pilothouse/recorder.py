@@ -1,0 +1,95 @@
+"""How e2e sessions are recorded: the observer, seen through the ports that e2e asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.observe.model import BodyNotAvailable, NotObserving
+from pilothouse.observe.ports import Observer
+from pilothouse.observe.reading import Page, settle_places, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.observe.observation import Observation
+    from pilothouse.server.session import Session
+
+NEWEST = 500
+"""Events that a digest looks at; a flood between two steps must not slow the second one."""
+
+
+class SessionRecorder:
+    """Implements e2e's `Recorder` for one agent."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def claim(self, session_id: str, port: int) -> None:
+        self._session.debug_ports.claim(self._session.id, session_id, port)
+
+    async def release(self, session_id: str) -> None:
+        ports = self._session.debug_ports
+        port = ports.port_of(self._session.id, session_id)
+        ports.release(session_id)
+        if port is not None:
+            observer: Observer = await self._session.port(Observer)
+            await observer.leave(port)
+
+    def foreign_ports(self) -> frozenset[int]:
+        return self._session.debug_ports.foreign(self._session.id)
+
+    async def record(self, port: int, target_id: str) -> TabRecording:
+        # Asked for here and not at the start: a session without a browser needs no observer.
+        observer: Observer = await self._session.port(Observer)
+        return TabRecording(observer, await observer.record(port, target_id))
+
+
+class TabRecording:
+    """Implements e2e's `Recording` over one observation."""
+
+    def __init__(self, observer: Observer, observation: Observation) -> None:
+        self._observer = observer
+        self._observation = observation
+
+    @property
+    def next_seq(self) -> int:
+        return self._observation.ring.next_seq
+
+    @property
+    def touched_at(self) -> float:
+        return self._observation.touched_at
+
+    def since(self, seq: int) -> list[dict[str, Any]]:
+        return self._events(max(seq, self.next_seq - NEWEST))
+
+    def _events(self, seq: int) -> list[dict[str, Any]]:
+        part = self._observation.ring.read(seq, self.next_seq)
+        redactor = self._observer.redactor
+        return [shown(self._observation, number, seen, redactor) for number, seen in part.items]
+
+    async def wait(self, seq: int, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        changed = asyncio.Event()
+        self._observation.heard.append(changed.set)
+        try:
+            while True:
+                changed.clear()
+                event = next((e for e in self._events(seq) if found(e)), None)
+                if event is not None:
+                    return event
+                seq = self.next_seq
+                await changed.wait()
+        finally:
+            self._observation.heard.remove(changed.set)
+
+    async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        page = Page.of(events)
+        await settle_places(page, self._observation.mapper, self._observer.redactor)
+        return page.events
+
+    async def body(self, request_id: str) -> str:
+        try:
+            body = await self._observer.body(self._observation.target_id, request_id)
+        except (BodyNotAvailable, NotObserving):
+            return ""
+        return "" if body.encoded else self._observer.redactor.text(body.text, body.mime_type)
