@@ -97,7 +97,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         find_browser=chromium,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=lambda: frozenset(session.listeners),
-        mask=redactor.text,
+        mask=redactor.value,
         teach=redactor.teach,
     )
     async with open_sessions(means) as sessions:

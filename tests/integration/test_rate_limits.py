@@ -9,12 +9,16 @@ import httpx
 from tests.support.servers import RawStdio, Server, http_server
 
 
-def call(server: Server, tool: str) -> httpx.Response:
+NO_APP = {"url": "http://192.168.0.1/"}
+"""A session that is refused at once, so that only its counting is seen."""
+
+
+def call(server: Server, tool: str, arguments: dict[str, Any] | None = None) -> httpx.Response:
     body: dict[str, Any] = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
-        "params": {"name": tool, "arguments": {}},
+        "params": {"name": tool, "arguments": arguments or {}},
     }
     headers = {"accept": "application/json, text/event-stream"}
     return httpx.post(f"{server.url}/message", json=body, headers=headers)
@@ -23,8 +27,9 @@ def call(server: Server, tool: str) -> httpx.Response:
 def test_over_http_the_call_after_the_last_allowed_one_is_told_when_to_come_back() -> None:
     env = {"PILOTHOUSE_RATE_CALLS_PER_MIN": "5", "PILOTHOUSE_RATE_SESSIONS_PER_MIN": "2"}
     with http_server("--profile", "full", env=env) as server:
-        starts = [call(server, "startSession") for _ in range(3)]
-        assert [r.json()["result"]["isError"] for r in starts] == [False, False, True]
+        starts = [call(server, "startSession", NO_APP) for _ in range(3)]
+        errors = [r.json()["result"]["structuredContent"]["error"] for r in starts]
+        assert [error["type"] for error in errors[:2]] == ["url_not_allowed"] * 2
         refused = starts[2]
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         error = refused.json()["result"]["structuredContent"]["error"]

@@ -124,12 +124,6 @@ class Done(Result):
     done: bool = Field(default=True, description="Always true")
 
 
-@tool(TYPE, effect="write")
-async def start_session(args: Nothing) -> Done:
-    """Stand in for the tool that the session limit counts."""
-    return Done()
-
-
 class CountArgs(Args):
     count: int = Field(default=3, ge=0, le=1_000_000, description="How many")
 
@@ -294,7 +288,6 @@ PART = Part(
         echo_bare,
         echo_type,
         echo_number,
-        start_session,
         long_work,
         make_noise,
         add,

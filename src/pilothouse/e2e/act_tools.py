@@ -185,7 +185,7 @@ async def _kind(field: Any, limit: float) -> str:
 
 
 class FormField(Args):
-    selector: Selector = Field(description="CSS, Playwright selector or ref")
+    selector: Selector = Field(description="CSS, Playwright or ref")
     value: str | bool | list[str] = Field(
         description="Text; true or false for a checkbox; options of a select"
     )

@@ -88,7 +88,7 @@ class Means:
     chromium_flags: tuple[str, ...]
     listeners: Callable[[], frozenset[int]]
     """Pilothouse's own ports, where no page has any business."""
-    mask: Callable[[str], str]
+    mask: Callable[[Any], Any]
     teach: Callable[[str], None]
 
 
@@ -259,9 +259,7 @@ class Sessions:
         if "trace" in request.records:
             await context.tracing.start(screenshots=True, snapshots=True, sources=False)
         context.on("page", session.on_page)
-        page = await context.new_page()
-        tab = await session.adopt(page)
-        session.current = tab.id
+        session.current = (await session.new_tab()).id
         self._keepers[session.id] = keeper
 
     async def _launch(

@@ -273,7 +273,9 @@ class _Runner:
     valued: str = ""
     """Options that take the next word."""
     verbs: str = ""
-    """The first operand is one of these."""
+    """The first operand is one of these; a second says what it is done to."""
+    scripts: str = ""
+    """Or it is one of these: what follows is not the program's own any more."""
     modules: bool = False
     """`-m NAME` runs a module."""
     programs: bool = False
@@ -291,7 +293,10 @@ _NODE = _Runner(
 _FETCHED = _Runner(flags="-y --yes --no --no-install -q --quiet", programs=True)
 _IN_ENVIRONMENT = _Runner(verbs="run", programs=True)
 _SCRIPTS = _Runner(
-    flags="-s --silent", verbs="run run-script start test dev serve preview build", programs=True
+    flags="-s --silent",
+    verbs="run run-script",
+    scripts="start test dev serve preview build",
+    programs=True,
 )
 _MAKE = _Runner(flags="-s -k -B", options_anywhere=True)
 _PLAIN = _Runner()
@@ -308,7 +313,7 @@ _RUNNERS = {
         verbs="run run-script start test",
         options_anywhere=True,
     ),
-    "bun": _Runner(flags="--watch --hot", verbs="run start dev", programs=True),
+    "bun": _Runner(flags="--watch --hot", verbs="run", scripts="start dev", programs=True),
     "deno": _Runner(flags="-A --watch --allow-* --deny-*", verbs="run serve task"),
     "bundle": _Runner(verbs="exec", programs=True),
     "php": _Runner(valued="-S -t"),
@@ -367,8 +372,10 @@ def _widens(name: str, args: Sequence[str]) -> str:
     if not words:
         return ""
     if runner.verbs:
+        if words[0] in runner.scripts.split():
+            return ""
         if words[0] not in runner.verbs.split():
-            return f"{name} {words[0]} is not one of: {runner.verbs}"
+            return f"{name} {words[0]} is not one of: {runner.verbs} {runner.scripts}".rstrip()
         del words[0]
         if reason := _skip_options(name, runner, words):
             return reason

@@ -17,8 +17,15 @@ from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES
 
 if TYPE_CHECKING:
+    # The types are passed on, so that Playwright has one home here.
     from playwright.async_api import Browser as PlaywrightBrowser
-    from playwright.async_api import BrowserContext, CDPSession, Page, Playwright
+    from playwright.async_api import BrowserContext as BrowserContext
+    from playwright.async_api import CDPSession as CDPSession
+    from playwright.async_api import Dialog as Dialog
+    from playwright.async_api import Download as Download
+    from playwright.async_api import Locator as Locator
+    from playwright.async_api import Page as Page
+    from playwright.async_api import Playwright
 
 type BrowserKind = Literal["chromium", "firefox", "webkit"]
 

@@ -48,7 +48,8 @@ def rank(evidence: Evidence, base: str) -> list[str]:
 
 
 def _causes(evidence: Evidence, base: str) -> list[str]:
-    trouble, found = evidence.trouble, []
+    trouble = evidence.trouble
+    found = [f"the script threw {trouble.message}"] if trouble.kind == "script" else []
     if evidence.overlay:
         found.append(f"the dev server shows an error in the page: {evidence.overlay}")
     if evidence.server_exit:

@@ -83,11 +83,14 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
 def console_lines(
     events: Iterable[Mapping[str, Any]], levels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Console lines, log entries and exceptions, of these levels or of all."""
+    """Console lines, log entries and exceptions, of these levels or of all but debug."""
     return [
         dict(event)
         for event in events
-        if event["kind"] in ("console", "log") and (not levels or event.get("type") in levels)
+        if event["kind"] in ("console", "log")
+        # A failed request is told as a request.
+        and event.get("source") != "network"
+        and (event.get("type") in levels if levels else event.get("type") != "debug")
     ]
 
 

@@ -121,23 +121,23 @@ def _request(exchange: Any, body: str, base: str, width: int) -> dict[str, Any]:
     return made
 
 
-def next_calls(evidence: Evidence, session_id: str, target_id: str) -> list[str]:
+def next_calls(evidence: Evidence, target_id: str) -> list[str]:
     """Calls worth making, the most telling first."""
     calls = []
     kind = evidence.trouble.kind
     if kind in ("not_found", "ambiguous", "timeout"):
-        calls.append(f"snapshot(sessionId: {session_id}) for what is on the page, with refs")
+        calls.append("snapshot, for what is on the page, with refs")
     if evidence.overlay or evidence.server_exit:
-        calls.append(f"fix the code, then waitFor(sessionId: {session_id}, hmr: true)")
+        calls.append("fix the code, then waitFor(hmr: true)")
     if evidence.server_exit:
-        calls.append(f"restartServer(sessionId: {session_id})")
+        calls.append("restartServer")
     failed = next((e for e, _ in evidence.requests if e.failed), None)
     if failed and target_id:
         calls.append(
             f"cdp_get_response_body(targetId: {target_id}, requestId: {failed.request_id})"
         )
     if evidence.server_lines:
-        calls.append(f"readServerLogs(sessionId: {session_id}, logType: stderr)")
+        calls.append("readServerLogs(logType: stderr)")
     if target_id:
         calls.append(f"cdp_read_events(targetId: {target_id}, level: error)")
     return calls[:4]

@@ -73,7 +73,7 @@ class Explainer:
         fault = self._fault(session, tab, step, trouble, evidence)
         now = iso(session.clock())
         facts = compose(evidence, session.base, now)
-        facts["next"] = next_calls(evidence, session.id, tab.target_id)
+        facts["next"] = next_calls(evidence, tab.target_id)
         facts["dossier"] = self._keep(session, step, fault, evidence, now)
         fault.details.update(facts)
         notices = session.take_notices()

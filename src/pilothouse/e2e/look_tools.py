@@ -112,7 +112,12 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
         return await tab.page.evaluate(args.script)
 
     done = await step(helm, args, "evaluate", do, target=args.selector or "")
-    return Evaluated(**acted(done), result=plain(done.value))
+    return Evaluated(**acted(done), result=_shown(helm, args, plain(done.value)))
+
+
+def _shown(helm: Helm, args: InTab, value: Any) -> Any:
+    """What a page says, without the secrets in it."""
+    return helm.find(args.session_id).mask(value)
 
 
 def plain(value: Any) -> Any:
@@ -162,7 +167,7 @@ async def get_content(args: GetContent, helm: Helm) -> Content:
         return await tab.page.content()
 
     done = await step(helm, args, "getContent", do, target=args.selector or "", look=False)
-    whole = done.value or ""
+    whole = str(_shown(helm, args, done.value or ""))
     part = whole[args.offset : args.offset + MOST_CONTENT]
     after = args.offset + len(part)
     return Content(
@@ -174,7 +179,7 @@ async def get_content(args: GetContent, helm: Helm) -> Content:
 
 
 class Exists(InTab):
-    selector: Selector = Field(description="CSS, Playwright selector or ref")
+    selector: Selector = Field(description="CSS, Playwright or ref")
 
 
 class Existing(Result):
@@ -243,7 +248,7 @@ async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
         return await _tree(tab, args.selector, args.depth), await tab.page.title()
 
     done = await step(helm, args, "snapshot", do, target=args.selector or "", look=False)
-    tree, title = done.value or ("", "")
+    tree, title = _shown(helm, args, list(done.value or ("", "")))
     kept, left = within_budget(tree.splitlines(), args.max_tokens)
     return Snapped(
         snapshot=PageText("\n".join(kept)),
@@ -309,7 +314,7 @@ async def find(args: Find, helm: Helm) -> Found:
         return await _tree(tab, None, None)
 
     done = await step(helm, args, "find", do, look=False)
-    matches = matching(done.value or "", args.text)
+    matches = matching(_shown(helm, args, done.value or ""), args.text)
     return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
 
 

@@ -88,7 +88,10 @@ async def status_of_url(url: str, within: float) -> int | None:
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = Address(port, parts.scheme, parts.path or "/")
-    return await _status((parts.hostname or "",), address, parts.netloc, within)
+    host = parts.hostname or ""
+    # Browsers take localhost for both addresses, whatever the machine's table of hosts says.
+    hosts = LOOPBACK if host == "localhost" else (host,)
+    return await _status(hosts, address, parts.netloc, within)
 
 
 async def _status(hosts: tuple[str, ...], address: Address, name: str, within: float) -> int | None:

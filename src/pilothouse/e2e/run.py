@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 UNANNOUNCED_S = 2.0
 """How long a port has to be the only one before it counts without having been announced."""
 MAX_ANNOUNCED = 20
+_SILENCE_S = 0.5
 _DRAIN_S = 1.0
 _FIRST_DELAY_S, _LAST_DELAY_S, _ANSWERS_DELAY_S = 0.02, 0.25, 0.5
 
@@ -32,13 +33,13 @@ class Ended(Exception):
 class Run:
     """A process that shall serve on `port`, and may choose to do so elsewhere."""
 
-    def __init__(self, child: Child, port: int, output: Output) -> None:
+    def __init__(self, child: Child, port: int, output: Output, known: Address | None) -> None:
+        """`known` is where the same command has answered before."""
         self.child = child
         self.port = port
-        self.address = Address(port)
         self.not_ours: tuple[int, ...] = ()
         """Ports that the output names, on which no process of this one listens."""
-        self._announced: dict[int, Address] = {}
+        self._announced = {known.port: known} if known else {}
         assert child.stdout is not None
         assert child.stderr is not None
         self._copying = {
@@ -59,8 +60,7 @@ class Run:
             await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
                 raise Ended(ending.result())
-            self.address, status = answering.result()
-            return self.address, status
+            return answering.result()
         finally:
             answering.cancel()
             ending.cancel()
@@ -114,7 +114,7 @@ class Run:
         """Where to ask, best first, and for how long an answer has to last there."""
         yield self._announced.get(self.port, Address(self.port)), 0.0
         named = [one for port, one in self._announced.items() if port != self.port]
-        if not named and waited < UNANNOUNCED_S:
+        if not named and waited < _SILENCE_S:
             return
         listening = await asyncio.to_thread(probe.listening_ports, self.child.pid)
         self.not_ours = tuple(one.port for one in named if one.port not in listening)

@@ -135,6 +135,8 @@ class PlainServer:
         self._on_exit = on_exit
         self._report = report
         self._run: Run | None = None
+        self._address: Address | None = None
+        self._port = 0
         self._info: ServerInfo | None = None
         self._exit_code: int | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -153,13 +155,15 @@ class PlainServer:
 
     async def open(self, port: int) -> None:
         """Run the command on this port and wait until it answers."""
+        self._port = port
         cwd = Path(self._spec.cwd)
         argv, hints = with_port(self._argv, port, cwd)
         # Buffered output would be lost where it is needed most, just before a crash.
         hints["PYTHONUNBUFFERED"] = "1"
         env = {**self._env, **hints, **self._spec.env, "PORT": str(port)}
         self._report(f"starting {shlex.join(argv)}")
-        run = Run(await self._child(argv, cwd, env), port, self._output)
+        child = await self._child(argv, cwd, env)
+        run = Run(child, port, self._output, self._address)
         try:
             address, status = await run.ready(self._spec.timeout_ms / 1000)
         except TimeoutError:
@@ -175,6 +179,7 @@ class PlainServer:
                 await run.end(STOP_S)
             raise
         self._run = run
+        self._address = address
         self._exit_code = None
         self._started_at = self._clock()
         self._info = ServerInfo(
@@ -191,9 +196,9 @@ class PlainServer:
     async def health(self) -> ServerHealth:
         """How it is now, by asking it."""
         info = self.info
-        if self._run is None or self._exit_code is not None:
+        if self._run is None or self._address is None or self._exit_code is not None:
             return ServerHealth("stopped", info.url, exit_code=self._exit_code)
-        status = await probe.status_of(self._run.address, probe.TRY_S)
+        status = await probe.status_of(self._address, probe.TRY_S)
         healthy = status is not None and status < 500
         uptime = round((self._clock() - self._started_at) / 1000, 3)
         return ServerHealth("running" if healthy else "unhealthy", info.url, uptime, healthy)
@@ -205,9 +210,8 @@ class PlainServer:
             ServerStartFailed: it did not come up again; it is stopped then.
         """
         async with self._changing:
-            port = self._run.port if self._run else self.info.port
             await self._end(STOP_S)
-            await self.open(port)
+            await self.open(self._port)
             return self.info
 
     async def stop(self, grace: float = STOP_S) -> bool:

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from playwright.async_api import Dialog, Download, Page
-
     from pilothouse.core.clock import Clock
     from pilothouse.core.timeline import Timeline
     from pilothouse.core.urls import Policy
-    from pilothouse.e2e.browser import DrivenBrowser
+    from pilothouse.e2e.browser import Dialog, Download, DrivenBrowser, Page
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Recorder, Server
     from pilothouse.e2e.proxy import FilteringProxy
@@ -107,8 +105,8 @@ class E2eSession:
     """Said once, with the next answer."""
     downloads: list[dict[str, Any]] = field(default_factory=list)
     idle_sec: int = 600
-    mask: Callable[[str], str] = str
-    """Text as it may be shown."""
+    mask: Callable[[Any], Any] = lambda value: value
+    """A value as it may be shown."""
     teach: Callable[[str], None] = lambda _: None
     """Makes a text one that is masked wherever something is shown."""
     current: str = ""
@@ -117,6 +115,7 @@ class E2eSession:
     def __post_init__(self) -> None:
         self._next_tab = 0
         self._next_step = 0
+        self._own_pages = 0
         self._noted: list[str] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._baseline: asyncio.TimerHandle | None = None
@@ -216,14 +215,24 @@ class E2eSession:
         """A page that the app opened: it becomes a tab, and the agent is told."""
 
         async def take() -> None:
-            if page in self._opening:
-                return
             opener = await page.opener()
+            if page in self._opening or (opener is None and self._own_pages):
+                return
             held = next((t.id for t in self.tabs.values() if t.page is opener), "")
             tab = await self.adopt(page, held)
             self.note("tab opened", f"{tab.id} by {held or 'the page'} ({page.url})")
 
         self._spawn(take())
+
+    async def new_tab(self) -> Tab:
+        """A tab that we open ourselves; unlike a popup it is news to nobody."""
+        assert self.browser is not None
+        assert self.browser.context is not None
+        self._own_pages += 1
+        try:
+            return await self.adopt(await self.browser.context.new_page())
+        finally:
+            self._own_pages -= 1
 
     def tab(self, tab_id: str | None) -> Tab:
         """Raises TabNotFound."""

@@ -29,11 +29,11 @@ DEFAULT_TIMEOUT_MS = 30_000
 SessionId = Annotated[
     str | None,
     Field(
-        description="Session; needed if several are open",
+        description="Session",
         json_schema_extra={"x-mcp-header": "Session"},
     ),
 ]
-Timeout = Annotated[int, Field(ge=0, le=600_000, description="Milliseconds")]
+Timeout = Annotated[int, Field(ge=0, le=600_000, description="ms")]
 Selector = Annotated[str, Field(min_length=1, max_length=5_000)]
 
 
@@ -42,15 +42,15 @@ class InSession(Args):
 
 
 class InTab(InSession):
-    tab_id: str | None = Field(default=None, description="Tab, default the current one")
+    tab_id: str | None = Field(default=None, description="Tab")
 
 
 class Acting(InTab):
-    settle: int = Field(default=0, ge=0, le=30_000, description="Wait ms for effects")
+    settle: int = Field(default=0, ge=0, le=30_000, description="Further wait, ms")
 
 
 class Targeting(Acting):
-    selector: Selector = Field(description="CSS, Playwright selector or ref")
+    selector: Selector = Field(description="CSS, Playwright or ref")
     timeout: Timeout = DEFAULT_TIMEOUT_MS
 
 

@@ -14,8 +14,7 @@ from pilothouse.e2e.scripts import READ_CHANGES
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from playwright.async_api import CDPSession, Dialog, Locator, Page
-
+    from pilothouse.e2e.browser import CDPSession, Dialog, Locator, Page
     from pilothouse.e2e.ports import Recording
 
 CHANGES_S = 0.25

@@ -79,10 +79,8 @@ async def tabs(args: Tabs, helm: Helm) -> TabList:
 
 
 async def _open(session: E2eSession, url: str | None) -> None:
-    assert session.browser is not None
-    assert session.browser.context is not None
     address = full_url(session, url) if url else ""
-    tab = await session.adopt(await session.browser.context.new_page())
+    tab = await session.new_tab()
     session.current = tab.id
     if address:
         await session.perform(

@@ -38,17 +38,13 @@ FOUND = (SessionNotFound, BrowserCrashed)
 
 
 class _Runnable(Args):
-    command_path: str | None = Field(
-        default=None, description="Absolute path of a command with --start, --status …"
-    )
-    args: list[str] = Field(default_factory=list, description="Its further arguments")
-    command: list[str] | None = Field(
-        default=None, description="Plain dev server, such as ['npm','run','dev']"
-    )
+    command_path: str | None = Field(default=None, description="Command with --start, --status …")
+    args: list[str] = Field(default_factory=list, description="For commandPath")
+    command: list[str] | None = Field(default=None, description="Such as [npm, run, dev]")
     cwd: str | None = Field(default=None, description="Folder of the app")
     env: dict[str, str] = Field(default_factory=dict, description="Further variables")
-    port: int | None = Field(default=None, ge=1, le=65535, description="Default any free one")
-    timeout: int = Field(default=30_000, ge=1_000, le=600_000, description="For its start, ms")
+    port: int | None = Field(default=None, ge=1, le=65535, description="Default: free")
+    timeout: int = Field(default=30_000, ge=1_000, le=600_000, description="Start, ms")
 
     def spec(self, name: str) -> ServiceSpec:
         return ServiceSpec(
@@ -63,8 +59,22 @@ class _Runnable(Args):
         )
 
 
-class Service(_Runnable):
+class Service(Args):
     name: str = Field(min_length=1, max_length=40, description="Such as api")
+    command: list[str] | None = Field(default=None, description="As above")
+    cwd: str | None = Field(default=None, description="Folder")
+    env: dict[str, str] = Field(default_factory=dict, description="Variables")
+    port: int | None = Field(default=None, ge=1, le=65535, description="Port")
+
+    def spec(self, limit: int) -> ServiceSpec:
+        return ServiceSpec(
+            name=self.name,
+            command=tuple(self.command or ()),
+            cwd=self.cwd or "",
+            env=self.env,
+            port=self.port or 0,
+            timeout_ms=limit,
+        )
 
 
 class Logs(Args):
@@ -77,7 +87,7 @@ class StartSession(_Runnable):
     url: str | None = Field(default=None, description="App that runs already")
     logs: Logs | None = Field(default=None, description="Logs of that app")
     services: list[Service] | None = Field(
-        default=None, max_length=8, description="Several servers; the first is the app"
+        default=None, max_length=8, description="Several; the first is the app"
     )
     cdp: str | None = Field(default=None, description="host:port of your own Chrome")
     browser: Literal["chromium", "firefox", "webkit"] = Field(
@@ -88,7 +98,7 @@ class StartSession(_Runnable):
     height: int = Field(default=720, ge=100, le=10_000, description="Of the viewport")
     state: str | None = Field(default=None, description="Saved logins, by name")
     record: list[Literal["trace", "video"]] = Field(
-        default_factory=list, description="Recorded from the start, for exportSession"
+        default_factory=list, description="For exportSession"
     )
 
     @model_validator(mode="after")
@@ -132,7 +142,7 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
     """Start the app and a browser for it. Without a command, the folder says how to start it."""
     from pilothouse.e2e.starting import StartRequest
 
-    services = tuple(service.spec(service.name) for service in args.services or ())
+    services = tuple(service.spec(args.timeout) for service in args.services or ())
     joins = args.url is not None or args.cdp is not None
     if not services and (args.command_path or args.command or not joins):
         services = (args.spec("app"),)

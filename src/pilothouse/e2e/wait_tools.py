@@ -108,7 +108,7 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
         try:
             async with asyncio.timeout(args.timeout / 1000):
                 for name, wait in wanted.items():
-                    met[name] = await wait(tab)
+                    met[name] = await wait(tab) or True
         except TimeoutError:
             missing = [name for name in wanted if name not in met]
             raise TimeoutError(f"{', '.join(missing)} did not come in {args.timeout} ms") from None
@@ -116,7 +116,7 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
 
     target = args.selector or args.text or args.url or args.request or args.console or ""
     done = await step(helm, args, "waitFor", do, target=target)
-    return Waited(**acted(done), met={k: v for k, v in (done.value or {}).items() if v})
+    return Waited(**acted(done), met=done.value or {})
 
 
 def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:

@@ -26,6 +26,7 @@ from pilothouse.observe.model import (
     Filters,
     NotObserving,
     SecurityBlocked,
+    SessionUnknown,
     TargetNotFound,
     pack,
 )
@@ -63,11 +64,19 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Names = Annotated[list[str], Field(max_length=200)]
 
 
-class _Target(Args):
+class _Session(Args):
+    session_id: str | None = Field(
+        default=None,
+        description="e2e session",
+        json_schema_extra={"x-mcp-header": "Session"},
+    )
+
+
+class _Target(_Session):
     target_id: str = Field(description="Target, as cdp_list_targets gives it")
 
 
-class _Place(Args):
+class _Place(_Session):
     host: str | None = Field(default=None, description="Debugging host, default 127.0.0.1")
     port: Port | None = Field(default=None, description="Debugging port, default 9222")
 
@@ -93,12 +102,12 @@ class Targets(Result):
     OBSERVE,
     effect="read",
     profile="default",
-    raises=(BrowserUnreachable, SecurityBlocked),
+    raises=(BrowserUnreachable, SecurityBlocked, SessionUnknown),
     examples=(Example(title="List the open pages", args={"types": ["page"]}),),
 )
 async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
     """List the tabs, frames and workers of a browser with an open debugging port."""
-    found = await observer.targets(args.host, args.port)
+    found = await observer.targets(args.host, observer.port_of(args.session_id) or args.port)
     kinds = set(args.types or ())
     return Targets(
         targets=[
@@ -139,7 +148,13 @@ class Observed(Result):
     OBSERVE,
     effect="write",
     profile="default",
-    raises=(BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving),
+    raises=(
+        BrowserUnreachable,
+        SecurityBlocked,
+        TargetNotFound,
+        AlreadyObserving,
+        SessionUnknown,
+    ),
     examples=(Example(title="Observe the app's tab", args={"urlIncludes": "localhost:3000"}),),
 )
 async def cdp_observe(args: Observe, observer: Observer) -> Observed:
@@ -157,7 +172,7 @@ async def cdp_observe(args: Observe, observer: Observer) -> Observed:
         )
     observation = await observer.observe(
         args.host,
-        args.port,
+        observer.port_of(args.session_id) or args.port,
         args.target_id,
         args.url_includes,
         include_workers=args.include_workers,

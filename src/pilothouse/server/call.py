@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pilothouse.server.session import Session
 
 
+_NO_SECRETS = frozenset({"sessionId", "targetId", "tabId"})
+
+
 class Caller:
     """Runs declared tools for sessions."""
 
@@ -48,9 +51,10 @@ class Caller:
             result = await tool.handler(args, **ports)
             given = answer(tool, result)
         except Fault as fault:
-            given = self._failed(tool, fault, session, started)
+            given = self._failed(tool, fault, session, raw, started)
         except Exception as error:
-            given = self._failed(tool, self._incident(tool, error, session), session, started)
+            incident = self._incident(tool, error, session)
+            given = self._failed(tool, incident, session, raw, started)
         else:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
@@ -63,7 +67,9 @@ class Caller:
             session.last_call_at = session.clock()
         return given
 
-    def _failed(self, tool: Tool, fault: Fault, session: Session, started: float) -> Answer:
+    def _failed(
+        self, tool: Tool, fault: Fault, session: Session, raw: Mapping[str, Any], started: float
+    ) -> Answer:
         if not isinstance(fault, (*tool.raises, *COMMON)):
             # A fault that the declaration does not name is a defect too: the docs would lie.
             fault = self._incident(tool, fault, session)
@@ -82,7 +88,11 @@ class Caller:
         self._log.warn("tool_failed", sessionId=session.id, tool=tool.name, code=fault.code)
         context = {
             "timestamp": iso(session.clock()),
-            "context": {"tool": tool.name, "sessionId": session.id},
+            "context": {
+                "tool": tool.name,
+                "sessionId": str(raw.get("sessionId") or session.id)[:80],
+                "args": self._redactor.value(_small(raw), _NO_SECRETS),
+            },
         }
         return failure(tool.group, fault, self._redactor, context)
 
@@ -160,6 +170,14 @@ def _expected(schema: Mapping[str, Any]) -> str:
     if least is not None:
         return f"{kind}, at least {least}"
     return kind if most is None else f"{kind}, at most {most}"
+
+
+def _small(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as far as they help to recognise a call."""
+    return {
+        name: value if isinstance(value, int | float | None) else str(value)[:80]
+        for name, value in list(raw.items())[:20]
+    }
 
 
 def _short(value: object) -> str:

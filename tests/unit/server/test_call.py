@@ -138,7 +138,7 @@ async def test_what_is_missing_and_what_is_too_much_is_named() -> None:
         missing = error_of(await at.call(fixture.echo_code))
         assert missing["message"] == "text: is required"
         assert missing["details"]["received"] == "nothing"
-        too_much = error_of(await at.call(fixture.start_session, {"url": "x"}))
+        too_much = error_of(await at.call(fixture.picture, {"url": "x"}))
         assert too_much["suggestion"] == "it takes no arguments"
 
 
@@ -167,7 +167,11 @@ async def test_what_is_missing_and_what_is_too_much_is_named() -> None:
                 "message": "gone",
                 "suggestion": "call startSession first",
                 "sessionId": "abc",
-                "context": {"tool": "echoType", "sessionId": "agent-1"},
+                "context": {
+                    "tool": "echoType",
+                    "sessionId": "agent-1",
+                    "args": {"text": "missing"},
+                },
             },
         ),
     ],
