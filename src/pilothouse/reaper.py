@@ -292,6 +292,8 @@ def main() -> None:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
+    if os.getppid() != owner:
+        return
     adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) and os.path.exists("/proc/self/stat")
     environment = {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
     pid = start(folder, argv, environment)

@@ -52,7 +52,17 @@ _CONTROLS_AND_SPACE = "".join(map(chr, range(0x21)))
 _FORBIDDEN_IN_NAME = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]")
 # UTS 46 drops these without a trace, so that a soft hyphen cannot hide a name.
 _IGNORED = dict.fromkeys(
-    [0xAD, 0x34F, 0x200B, 0x2060, 0x2064, 0xFEFF, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)]
+    [
+        *(0xAD, 0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x200B, 0x2060, 0x2064, 0x3164, 0xFEFF),
+        *(0xFFA0, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)),
+    ]
+)
+# What browsers fold otherwise than Unicode's compatibility forms.
+_OWN_LETTERS = str.maketrans(
+    {
+        "\u1e9e": "ß",
+        **dict.fromkeys("\u03f2\U0001d6d3\U0001d70d\U0001d747\U0001d781\U0001d7bb", "σ"),
+    }
 )
 
 
@@ -87,6 +97,8 @@ def _ipv6_host(text: str) -> Host:
 def _ascii_name(text: str) -> str:
     """UTS 46 as far as safety needs it: the same folding, and refusal where that is unsure."""
     if not text.isascii():
+        if "\ufe61" in text or "\uff0a" in text:
+            raise UrlError(f"{_shown(text)} has an asterisk, which no host name may have")
         text = _folded(_folded(text).translate(_IGNORED)).replace("\u3002", ".")
         if any(unicodedata.category(char) in {"Cc", "Cf", "Cn", "Co", "Cs"} for char in text):
             raise UrlError(f"{_shown(text)} has characters no host name may have")
@@ -101,8 +113,9 @@ def _ascii_name(text: str) -> str:
 
 def _folded(text: str) -> str:
     # ß and final sigma are letters of their own in host names; casefold would change the name.
+    own = text.translate(_OWN_LETTERS)
     folded = "".join(
-        char if char in "ßς" else char.casefold() for char in unicodedata.normalize("NFKC", text)
+        char if char in "ßς" else char.casefold() for char in unicodedata.normalize("NFKC", own)
     )
     return unicodedata.normalize("NFKC", folded)
 

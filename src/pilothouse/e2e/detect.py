@@ -103,6 +103,7 @@ class Package:
 
 def detect(folder: Path) -> Plan | None:
     """How to start the app of a folder; None if nothing in it says so."""
+    folder = folder.absolute()
     plans = [*_scripts(folder), *_django(folder), *_python_apps(folder)]
     plans += [*_procfile(folder), *_static(folder)]
     if not plans:
@@ -137,6 +138,7 @@ def local_program(argv: Sequence[str], folder: Path) -> list[str]:
     name = argv[0]
     if "/" in name:
         return list(argv)
+    folder = folder.absolute()
     for environment in ENVIRONMENTS:
         names = (name, "python") if program(name) == "python" else (name,)
         for candidate in (folder / environment / "bin" / each for each in names):

@@ -208,6 +208,7 @@ class PlainServer:
 
         Raises:
             ServerStartFailed: it did not come up again; it is stopped then.
+            ShutdownFailed: something of it cannot be killed.
         """
         async with self._changing:
             await self._end(STOP_S)
@@ -223,9 +224,6 @@ class PlainServer:
         async with self._changing:
             try:
                 return await self._end(grace)
-            except TimeoutError:
-                reason = f"{shlex.join(self._argv)} (pid {self.info.pid}) cannot be killed"
-                raise ShutdownFailed(f"{reason}.", reason=reason) from None
             finally:
                 self._output.close()
 
@@ -251,7 +249,11 @@ class PlainServer:
             self._watching.cancel()
             self._watching = None
         run, self._run = self._run, None
-        return True if run is None else await run.end(grace)
+        try:
+            return True if run is None else await run.end(grace)
+        except TimeoutError:
+            reason = f"{shlex.join(self._argv)} (pid {self.info.pid}) cannot be killed"
+            raise ShutdownFailed(f"{reason}.", reason=reason) from None
 
     def _too_late(self, run: Run) -> ServerStartFailed:
         seconds = self._spec.timeout_ms / 1000
