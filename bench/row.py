@@ -31,6 +31,8 @@ class Bound:
 
     limit: float
     of: str | None = None
+    plus: float = 0.0
+    """In the row's unit, on top of the ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +81,11 @@ class Outcome:
         if bound is None:
             return None
         if bound.of is not None:
-            judged = self.ratio(bound.of).median
+            mine = tuple(value - bound.plus for value in self.samples[self.row.subject])
+            judged = paired_ratio(mine, self.samples[bound.of]).median
         else:
-            mine = self.summary(self.row.subject)
-            judged = mine.p95 if self.row.absolute == "p95" else mine.median
+            whole = self.summary(self.row.subject)
+            judged = whole.p95 if self.row.absolute == "p95" else whole.median
         return judged <= bound.limit if self.row.better == "lower" else judged >= bound.limit
 
     @property
@@ -93,4 +96,4 @@ class Outcome:
             return None
         if bound.of is None:
             return bound.limit
-        return bound.limit * self.summary(bound.of).median
+        return bound.limit * self.summary(bound.of).median + bound.plus

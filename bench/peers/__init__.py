@@ -23,6 +23,7 @@ from bench.wire import StdioServer
 PILOTHOUSE = "pilothouse"
 BARE_SDK = "mcp SDK, bare"
 BARE_WEBSOCKET = "WebSocket, bare"
+RAW_PLAYWRIGHT = "Playwright, raw"
 PLAYWRIGHT = "@playwright/mcp"
 DEVTOOLS = "chrome-devtools-mcp"
 
@@ -42,7 +43,7 @@ _NPM_CLI = {
     ),
 }
 
-_DISTRIBUTIONS = {BARE_SDK: "mcp", BARE_WEBSOCKET: "websockets"}
+_DISTRIBUTIONS = {BARE_SDK: "mcp", BARE_WEBSOCKET: "websockets", RAW_PLAYWRIGHT: "playwright"}
 
 
 class PeerUnavailable(Exception):
@@ -87,6 +88,8 @@ def command(contender: str) -> tuple[str, ...]:
         return (sys.executable, str(_BENCH / "peers" / "bare_sdk.py"))
     if contender == BARE_WEBSOCKET:
         return (sys.executable, str(_BENCH / "peers" / "bare_websocket.py"))
+    if contender == RAW_PLAYWRIGHT:
+        return (sys.executable, str(_BENCH / "peers" / "raw_playwright.py"))
     script, *flags = _NPM_CLI[contender]
     return (_executable("node"), str(_installed_npm_peers() / contender / script), *flags)
 

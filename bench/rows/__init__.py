@@ -4,6 +4,9 @@ from bench.row import Row
 from bench.rows import (
     call_latency,
     cold_start,
+    e2e_dossier,
+    e2e_start,
+    e2e_steps,
     memory,
     observe_bodies,
     observe_flood,
@@ -29,4 +32,12 @@ ROWS: tuple[Row, ...] = (
     observe_push.ROW,
     observe_memory.FULL_RING,
     observe_memory.FLOOD,
+    e2e_start.ROW,
+    e2e_steps.CLICK,
+    e2e_steps.TYPE,
+    e2e_steps.EVALUATE,
+    e2e_steps.NAVIGATE,
+    e2e_steps.SCREENSHOT,
+    e2e_dossier.LATE,
+    e2e_dossier.TOKENS,
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 REAPER = Path(__file__).with_name("reaper.py")
 LOST_S = 10.0
@@ -40,7 +40,7 @@ class Child:
         self.stderr: asyncio.StreamReader | None = None
         self._reaper = reaper
         self._socket = link
-        self._link: asyncio.StreamWriter | None = None
+        self._link: asyncio.Transport | None = None
         self._pipes: list[_Pipe] = []
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -94,13 +94,13 @@ class Child:
                 pipe = await _Pipe.open(descriptor)
                 self._pipes.append(pipe)
                 setattr(self, name, pipe.reader)
-            said, self._link = await asyncio.open_unix_connection(sock=self._socket)
+            self._link, heard = await asyncio.get_running_loop().create_unix_connection(
+                lambda: _Link(self._socket, self._hear), sock=self._socket
+            )
             self._link.write(order)
             if self._unwanted:
                 self.kill_now()
-            with suppress(ConnectionError):
-                async for line in said:
-                    self._hear(line.decode().split())
+            await heard.ended.wait()
         finally:
             # Also when the event loop ends before the child does: the reaper takes it as our end.
             if self._link is None:
@@ -150,6 +150,28 @@ def _settle[T](future: asyncio.Future[T], outcome: T | Exception) -> None:
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
+
+
+class _Link(asyncio.Protocol):
+    """What the reaper says, line by line."""
+
+    def __init__(self, end: socket.socket, hear: Callable[[list[str]], None]) -> None:
+        self.ended = asyncio.Event()
+        self._socket = end
+        self._hear = hear
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._hear(line.decode().split())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A word of ours that came too late breaks the connection before its last words are read.
+        with suppress(OSError):
+            while data := self._socket.recv(_PIECE):
+                self.data_received(data)
+        self.ended.set()
 
 
 class _Pipe:

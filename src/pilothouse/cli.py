@@ -30,6 +30,7 @@ COMMANDS = {
     "e2e": "serve only the e2e group: dev server and browser sessions",
     "intercept": "serve only the intercept group: record, modify and resend traffic",
     "bookmarks": "serve only the bookmarks group: the user's own Chrome bookmarks",
+    "wrap": "run a plain dev server under the contract of a session's server command",
     "chrome": "start a browser that can be observed, with a profile of its own",
     "call": "call one tool and print its answer",
     "doctor": "check this machine and say how to mend what is wrong",
@@ -149,6 +150,11 @@ def main(
     try:
         if words and not command and not words[0].startswith("-"):
             raise Misuse(_unknown_command(words[0]))
+        if command == "wrap" and not {"-h", "--help"} & set(words[:1]):
+            # Its words belong to another command, which has flags of its own.
+            from pilothouse import wrap
+
+            return wrap.main(resolve({}, os.environ), words)
         parsed = _parser(command).parse_args(words)
         given = _given(command, parsed)
         settings = resolve(given, os.environ)

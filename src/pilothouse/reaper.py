@@ -86,6 +86,8 @@ def start(folder: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> 
     # The end of the pipe that came without a word is a successful exec, which closed it.
     failed = os.read(news, 100).decode()
     os.close(news)
+    if failed:
+        os.waitpid(pid, 0)
     tell(failed or f"pid {pid}")
     return 0 if failed else pid
 

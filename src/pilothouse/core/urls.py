@@ -61,7 +61,7 @@ _IGNORED = dict.fromkeys(
 _OWN_LETTERS = str.maketrans(
     {
         "\u1e9e": "ß",
-        **dict.fromkeys("\u03f2\U0001d6d3\U0001d70d\U0001d747\U0001d781\U0001d7bb", "σ"),
+        **dict.fromkeys("\u03f2\U0001d6d3\U0001d70d\U0001d747\U0001d781\U0001d7bb", "\u03c3"),
     }
 )
 

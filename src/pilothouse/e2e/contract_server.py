@@ -51,7 +51,8 @@ class ContractServer:
         self._child = child
         self._clock = clock
         self._on_exit = on_exit
-        self._stopping = False
+        self._earlier: list[Child] = []
+        """Children of before a restart: one of them may be the supervisor that did it."""
         logs = response.logs
         self._info = ServerInfo(
             response.url,
@@ -71,8 +72,8 @@ class ContractServer:
     @property
     def exit_code(self) -> int | None:
         """Only a server in the foreground has an exit code that says anything about it."""
-        code = self._child.exit_code
-        return code if code is not None and self._child.gone else None
+        lives = any(not child.gone for child in (self._child, *self._earlier))
+        return None if lives or self._info.status != "ready" else self._child.exit_code
 
     async def health(self) -> ServerHealth:
         try:
@@ -85,11 +86,12 @@ class ContractServer:
     async def restart(self) -> ServerInfo:
         """Raises ServerStartFailed."""
         self._watch.cancel()
-        before = self._child
         try:
-            said, self._child = await self._command.restart()
+            said, child = await self._command.restart()
         except CommandFailed as failed:
             raise start_failed(failed) from None
+        self._earlier.append(self._child)
+        self._child = child
         self._info = replace(
             self._info,
             url=said.url,
@@ -99,7 +101,6 @@ class ContractServer:
             message=said.message,
             status="ready",
         )
-        await before.stop()
         self._watch = asyncio.ensure_future(self._until_gone(self._child))
         return self._info
 
@@ -111,7 +112,8 @@ class ContractServer:
             await self._command.shutdown()
         except CommandFailed as error:
             failed = error
-        went = await self._child.stop(grace)
+        stopped = [await child.stop(grace) for child in (self._child, *self._earlier)]
+        went = all(stopped)
         if failed is not None and self._info.status == "already_running":
             raise ShutdownFailed(
                 f"--shutdown failed ({failed.cause['type']})",
@@ -124,6 +126,8 @@ class ContractServer:
     async def _until_gone(self, child: Child) -> None:
         """Of a command that ran before the session we hear nothing: it is not our child."""
         await child.wait_gone()
+        if any(not earlier.gone for earlier in self._earlier):
+            return  # the supervisor still runs, and with it the server
         if self._info.status == "ready":
             self._on_exit(child.exit_code or 0)
 

@@ -14,6 +14,7 @@ from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.model import STEP_FAULTS
 from pilothouse.e2e.pictures import capture, shrunk, size
 from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.scripts import WITH_CHANGES
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -109,9 +110,19 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
             return await tab.locator(args.selector).evaluate(
                 args.script, timeout=DEFAULT_TIMEOUT_MS
             )
-        return await tab.page.evaluate(args.script)
+        try:
+            value, changes = await tab.page.evaluate(WITH_CHANGES % args.script)
+        except Exception as error:
+            # Statements are no expression; alone they may be a sound script all the same.
+            if "SyntaxError" not in str(error):
+                raise
+            return await tab.page.evaluate(args.script)
+        tab.keep_changes(changes)
+        return value
 
-    done = await step(helm, args, "evaluate", do, target=args.selector or "")
+    done = await step(
+        helm, args, "evaluate", do, target=args.selector or "", look=bool(args.selector)
+    )
     return Evaluated(**acted(done), result=_shown(helm, args, plain(done.value)))
 
 

@@ -41,6 +41,16 @@ WATCH_CHANGES = """
 
 READ_CHANGES = "() => window.__pilothouse ? window.__pilothouse() : null"
 
+WITH_CHANGES = """
+(async () => {
+  let value = (%s
+  );
+  if (typeof value === 'function') value = value();
+  return [await value, window.__pilothouse ? window.__pilothouse() : null];
+})()
+"""
+"""An expression or a function with what it changed, in one question instead of two."""
+
 OVERLAY_TEXT = """
 () => {
   const vite = document.querySelector('vite-error-overlay');

@@ -316,7 +316,7 @@ class E2eSession:
     ) -> Done[T]:
         """Take a step and tell what it caused; a failure carries its dossier.
 
-        `look=False` is for steps that cannot change the page: its changes are not asked for.
+        `look=False` is for steps that cannot change the page, or that asked it themselves.
         """
         self.check_alive()
         tab = self.tab(tab_id)
@@ -336,7 +336,7 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             if settle:
                 await asyncio.sleep(settle / 1000)
-            changes = await tab.changes() if look else None
+            changes = await tab.changes() if look else tab.take_changes()
             return self._done(step, tab, value, changes, earlier, tab.navigations > navigations)
 
     def browser_gone(self) -> bool:

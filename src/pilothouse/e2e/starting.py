@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pilothouse.core.urls import Policy, UrlError, origin_of, target_of
 from pilothouse.e2e.allowed import check_command, check_cwd, child_env
 from pilothouse.e2e.commands import ContractCommand
 from pilothouse.e2e.contract_server import start_contract
-from pilothouse.e2e.detect import detect
+from pilothouse.e2e.detect import detect, local_program
 from pilothouse.e2e.model import ServerStartFailed, UrlNotAllowed
 from pilothouse.e2e.servers import RunningApp, start_plain
 
@@ -68,7 +68,7 @@ class Starter:
         """Raises ServerStartFailed, CommandNotAllowed."""
         cwd = check_cwd(spec.cwd, self.roots)
         if spec.command_path:
-            path = self._allowed(spec.command_path, spec.args, cwd, absolute=True)
+            path = self._allowed(spec.command_path, ("--start", *spec.args), cwd, absolute=True)
             command = ContractCommand(
                 path,
                 spec.args,
@@ -89,9 +89,13 @@ class Starter:
                 )
             report(plan.why)
             argv = list(plan.argv)
+            if plan.missing:
+                report(plan.missing)
+        # A program of the app's own virtual environment comes before one of the same name on PATH.
+        argv = local_program(argv, cwd)
         argv[0] = str(self._allowed(argv[0], tuple(argv[1:]), cwd))
         return await start_plain(
-            spec,
+            replace(spec, cwd=str(cwd)),
             argv,
             spawn=self.spawn,
             folder=folder,

@@ -49,6 +49,7 @@ class Tab:
     """The accessibility snapshot after the last good step."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One step at a time; a second call waits for the first."""
+    _told: Changes | None = None
     _stir: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -106,11 +107,23 @@ class Tab:
             if not error_name(error):
                 raise
             return None  # it is navigating, or has gone
-        if not isinstance(said, dict):
-            return None
+        return _changes(said)
+
+    def keep_changes(self, said: Any) -> None:
+        """What a step that asked the page itself was told."""
+        self._told = _changes(said)
+
+    def take_changes(self) -> Changes | None:
+        told, self._told = self._told, None
+        return told
+
+
+def _changes(said: Any) -> Changes | None:
+    if isinstance(said, dict):
         texts = [str(text) for text in said.get("texts", ())]
         added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
         return Changes(added, removed, changed, texts)
+    return None
 
 
 def _ignore(task: asyncio.Future[Any]) -> None:

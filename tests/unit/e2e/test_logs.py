@@ -194,7 +194,9 @@ def test_a_log_that_is_cut_while_it_is_read_does_no_harm(tmp_path: Path) -> None
     try:
         for _ in range(100 * ROUNDS):
             found = tail(path, 50, within=(tmp_path,))
-            assert set(found.text.split("\n")) <= {"line", ""}
+            # A line may be half written, or seem long because its newline was gone for a moment.
+            shown = [line.partition(" … ")[0] for line in found.text.split("\n")]
+            assert all("line".startswith(line) for line in shown)
     finally:
         stop.set()
         rotating.join()

@@ -1,0 +1,118 @@
+"""What the tests of plain dev servers share: starting them, and hearing what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pilothouse.children import start_child
+from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
+from pilothouse.e2e.servers import start_plain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from pilothouse.children import Child
+    from pilothouse.e2e.servers import PlainServer
+
+GUARD_S = 60
+
+
+def clock() -> float:
+    return time.time() * 1000
+
+
+def base_env() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    # Next.js would report to its makers, and look up packages that the lock file lacks.
+    quiet = {"NEXT_TELEMETRY_DISABLED": "1", "NEXT_IGNORE_INCORRECT_LOCKFILE": "1"}
+    return {**kept, **quiet}
+
+
+class Bench:
+    """Starts servers and keeps what they tell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines: list[tuple[str, str]] = []
+        self.reports: list[str] = []
+        self.exits: list[int] = []
+        self.exited = asyncio.Event()
+        self.children: list[Child] = []
+        self.before: Callable[[Mapping[str, str]], None] = lambda _: None
+
+    async def spawn(self, argv: Sequence[str], **how: Any) -> Child:
+        self.before(how["env"])
+        child = await start_child(argv, **how)
+        self.children.append(child)
+        return child
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = GUARD_S,
+        **spec: Any,
+    ) -> PlainServer:
+        def ended(code: int) -> None:
+            self.exits.append(code)
+            self.exited.set()
+
+        words = [shutil.which(argv[0]) or argv[0], *argv[1:]]
+        return await start_plain(
+            ServiceSpec(cwd=str(cwd), env=env or {}, timeout_ms=int(timeout_s * 1000), **spec),
+            words,
+            spawn=self.spawn,
+            folder=self.folder,
+            env=base_env(),
+            clock=clock,
+            on_line=lambda stream, line: self.lines.append((stream, line)),
+            on_exit=ended,
+            report=self.reports.append,
+        )
+
+    @asynccontextmanager
+    async def running(self, *args: Any, **how: Any) -> AsyncIterator[PlainServer]:
+        server = await self.start(*args, **how)
+        try:
+            yield server
+        finally:
+            await server.stop()
+        self.nothing_lives()
+
+    def nothing_lives(self) -> None:
+        assert all(child.gone for child in self.children)
+
+
+async def page(url: str) -> str:
+    async with httpx.AsyncClient(trust_env=False, timeout=GUARD_S) as client:
+        return (await client.get(url)).text
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(GUARD_S * 100):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+def content(path: str) -> str:
+    return Path(path).read_text()
+
+
+async def failing(bench: Bench, *args: Any, **how: Any) -> ServerStartFailed:
+    with pytest.raises(ServerStartFailed) as failed:
+        await bench.start(*args, **how)
+    bench.nothing_lives()
+    return failed.value
