@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pilothouse.e2e.protocol import Trouble
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{2,}")
-_ERROR_LINE = re.compile(r"(?i)\b(error|exception|traceback|fatal|panic|unhandled|failed)\b")
+_ERROR_LINE = re.compile(r"(?i)(?:error|exception|fatal|panic|unhandled|failed)\b")
+_FRAME_LINE = re.compile(r'^\s*(?:at |File ")|^Traceback ')
 _ITEM = re.compile(r"^\s*- (.*)$")
 _NO_NAME = frozenset("button link text role div span input locator has nth css xpath name".split())
 
@@ -58,7 +59,11 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
     found += [f"the URL policy refused {refusal}" for refusal in evidence.refusals[:2]]
     found += _way(evidence)
     broken = [e for e, _ in evidence.requests if e.status >= 500]
-    said = [line for line in evidence.server_lines if _ERROR_LINE.search(line)]
+    said = [
+        line
+        for line in evidence.server_lines
+        if _ERROR_LINE.search(line) and not _FRAME_LINE.match(line)
+    ]
     for exchange in broken[:2]:
         logged = f"; the server logged: {said[-1]}" if said else ""
         url = short_url(exchange.url, base)

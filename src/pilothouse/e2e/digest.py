@@ -54,6 +54,8 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
     found: dict[str, Exchange] = {}
     for event in events:
         kind, request_id = event["kind"], event.get("requestId", "")
+        if kind == "request" and str(event.get("url")).endswith("/favicon.ico"):
+            continue  # the browser's own wish, not the app's
         if kind == "request":
             found[request_id] = Exchange(
                 request_id,

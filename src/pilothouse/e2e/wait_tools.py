@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
     from pilothouse.e2e.tab import Tab
 
+RELOAD_S = 3.0
+"""After the dev server said that it wants the page reloaded."""
 State = Literal["visible", "hidden", "attached", "detached"]
 
+# The page's own word that the update is in; what the server sends before is only its wish.
 _REBUILT = re.compile(
-    r"\[vite\] (?:hot updated|page reload|css hot updated)|\[Fast Refresh\] done|\[HMR\] Updated"
-    r"|\[webpack\] .*compiled"
+    r"\[vite\] (?:css )?hot updated|\[Fast Refresh\] done|\[HMR\] Updated modules"
 )
-_REBUILD_FRAME = re.compile(
-    r'"type":\s*"(?:update|full-reload|error)"|"(?:action|type)":\s*"(?:built|sync|reloadPage'
-    r'|serverComponentChanges)"'
-)
+# Where no such word comes: the page is loaded anew, or the error is shown instead.
+_REBUILD_FRAME = re.compile(r'"type":\s*"(?:full-reload|error)"|"errors":\s*\[\s*["{]')
 
 
 class WaitForSelector(Targeting):
@@ -150,7 +151,7 @@ def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
     if args.idle:
         found["idle"] = lambda tab: tab.page.wait_for_load_state("networkidle", timeout=limit)
     if args.hmr:
-        found["hmr"] = lambda tab: _event(tab, _is_rebuilt)
+        found["hmr"] = _rebuilt
     return found
 
 
@@ -164,6 +165,23 @@ async def _event(tab: Tab, found: Callable[[dict[str, Any]], bool]) -> dict[str,
     event = await tab.recording.wait(tab.told_seq, found)
     shown = ("kind", "text", "url", "status", "method", "errorText", "requestId", "seq")
     return {name: event[name] for name in shown if event.get(name)}
+
+
+async def _rebuilt(tab: Tab) -> dict[str, Any]:
+    """The update, and the page that it loaded anew if it did."""
+    met = await _event(tab, _is_rebuilt)
+    if met["kind"] == "websocket" and tab.recording is not None:
+        seen = next((e for e in tab.events(met["seq"]) if e["seq"] == met["seq"]), {})
+        if "reload" in str(seen.get("payloadPreview", "")):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELOAD_S):
+                    await tab.recording.wait(met["seq"], _is_navigation)
+    await tab.page.wait_for_load_state("load")
+    return met
+
+
+def _is_navigation(event: dict[str, Any]) -> bool:
+    return event["kind"] == "other" and event.get("type") == "navigated"
 
 
 def _answers(event: dict[str, Any], part: str) -> bool:
