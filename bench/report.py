@@ -27,7 +27,8 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_spread(ratio: Ratio) -> str:
-    return f"{ratio.low:.2f}–{ratio.high:.2f}"
+    low, high = (format_ratio(end).removesuffix("×") for end in (ratio.low, ratio.high))
+    return f"{low}–{high}"
 
 
 def format_bound(row: Row) -> str:
@@ -35,7 +36,8 @@ def format_bound(row: Row) -> str:
         return "no bound"
     sign = "≤" if row.better == "lower" else "≥"
     if row.bound.of is not None:
-        return f"{sign} {row.bound.limit:g}× {row.bound.of}"
+        plus = f" + {row.bound.plus:g} {row.unit}" if row.bound.plus else ""
+        return f"{sign} {row.bound.limit:g}× {row.bound.of}{plus}"
     limit = format_value(row.bound.limit)
     # A single exact reading is neither a median nor a p95.
     return f"{sign} {limit} {row.unit}" + ("" if row.exact else f" ({row.absolute})")

@@ -25,8 +25,8 @@ class SessionRecorder:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def claim(self, session_id: str, port: int) -> None:
-        self._session.debug_ports.claim(self._session.id, session_id, port)
+    def claim(self, session_id: str, port: int, *, shared: bool) -> None:
+        self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
 
     async def release(self, session_id: str) -> None:
         ports = self._session.debug_ports

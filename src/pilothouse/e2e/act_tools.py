@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SESSION = "5b0c…"
 
 
-def full_url(session: E2eSession, url: str) -> str:
+async def full_url(session: E2eSession, url: str) -> str:
     """A URL in full; a path is one of the app's own.
 
     Raises:
@@ -40,6 +40,8 @@ def full_url(session: E2eSession, url: str) -> str:
     """
     if url.startswith("/") and not url.startswith(("//", "/\\")):
         url = session.base + url
+    from pilothouse.e2e.starting import check_own
+
     verdict = session.policy().check_url(url) if session.policy else None
     if verdict is not None and not verdict.allowed:
         raise UrlNotAllowed(
@@ -48,6 +50,9 @@ def full_url(session: E2eSession, url: str) -> str:
             url=url,
             rule=verdict.rule,
         )
+    if session.policy and session.browser and session.browser.is_users:
+        # The user's own browser does not go through our proxy: the name is judged here.
+        await check_own(url, session.policy())
     return url
 
 
@@ -74,7 +79,7 @@ class Navigated(Acted):
 )
 async def navigate(args: Navigate, helm: Helm) -> Navigated:
     """Go to a URL."""
-    url = full_url(helm.find(args.session_id), args.url)
+    url = await full_url(helm.find(args.session_id), args.url)
 
     async def do(tab: Tab) -> tuple[int | None, dict[str, str], str]:
         answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
@@ -390,6 +395,7 @@ async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
             await dialog.accept(args.text) if args.text is not None else await dialog.accept()
         else:
             await dialog.dismiss()
+        session.record("handleDialog", tab.id, accept=args.accept, text=args.text)
         return DialogHandled(handled=True, type=dialog.type, message=dialog.message, url=tab.url)
 
 

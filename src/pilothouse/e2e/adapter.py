@@ -17,7 +17,7 @@ import anyio
 
 from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionStarted, SessionTerminated
-from pilothouse.core.urls import Policy
+from pilothouse.core.urls import Policy, loopback_only, target_of
 from pilothouse.e2e.browser import ContextOptions, Engine, Launch
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags
 from pilothouse.e2e.model import (
@@ -28,7 +28,7 @@ from pilothouse.e2e.model import (
 )
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.e2e.session import E2eSession
-from pilothouse.e2e.starting import check_own, own_origins
+from pilothouse.e2e.starting import check_own, own_origins, resolved
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -234,6 +234,8 @@ class Sessions:
         session, means = keeper.session, self._means
         if request.url:
             await check_own(request.url, self._policy(session))
+        if request.cdp:
+            await self._check_joined(request.cdp)
         assert session.proxy is not None
         launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
         try:
@@ -245,8 +247,7 @@ class Sessions:
                 session.browser = await launching
             raise
         browser = session.browser
-        if browser.debug_port:
-            means.recorder.claim(session.id, browser.debug_port)
+        means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
         options = ContextOptions(
             proxy_server=f"http://127.0.0.1:{session.proxy.port}",
             proxy_bypass=bypass_list(own_origins(_urls(session))),
@@ -261,6 +262,20 @@ class Sessions:
         context.on("page", session.on_page)
         session.current = (await session.new_tab()).id
         self._keepers[session.id] = keeper
+
+    async def _check_joined(self, cdp: str) -> None:
+        """A browser to join must be this machine's, and not another agent's."""
+        target = target_of(cdp)
+        if target.port in self._means.recorder.foreign_ports():
+            raise BrowserLaunchFailed(
+                f"port {target.port} belongs to another session's browser",
+                hint="start a session of your own, without cdp",
+                cdp=cdp,
+            )
+        if self._means.settings.cdp_security_localonly:
+            verdict = loopback_only(target.host.name, await resolved(target.host.name, target.port))
+            if not verdict.allowed:
+                raise BrowserLaunchFailed(verdict.reason, hint="use 127.0.0.1:9222", cdp=cdp)
 
     async def _launch(
         self, session: E2eSession, request: StartRequest, proxy_port: int

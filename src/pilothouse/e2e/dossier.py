@@ -131,7 +131,7 @@ def next_calls(evidence: Evidence, target_id: str) -> list[str]:
         calls.append("fix the code, then waitFor(hmr: true)")
     if evidence.server_exit:
         calls.append("restartServer")
-    failed = next((e for e, _ in evidence.requests if e.failed), None)
+    failed = next((e for e, _ in evidence.requests if e.status >= 400), None)
     if failed and target_id:
         calls.append(
             f"cdp_get_response_body(targetId: {target_id}, requestId: {failed.request_id})"

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pilothouse.e2e.session import E2eSession, Step
     from pilothouse.e2e.tab import Tab
 
-WITHIN_S = 0.22
-"""What takes longer is left out: the whole answer is due 300 ms after the step's timeout."""
+WITHIN_S = 1.0
+"""What takes longer is left out. A page that can answer does so within a tenth of it; a machine
+under load should cost an agent a moment rather than its evidence."""
 BEFORE_MS = 2_000
 BODIES = 3
 LOG_LINES = 100

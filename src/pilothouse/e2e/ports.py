@@ -95,8 +95,8 @@ class Recording(Protocol):
 class Recorder(Protocol):
     """Records the tabs of a browser from their first request on."""
 
-    def claim(self, session_id: str, port: int) -> None:
-        """This debugging port belongs to that e2e session, and to nobody else's."""
+    def claim(self, session_id: str, port: int, *, shared: bool) -> None:
+        """That e2e session has this debugging port, alone unless the browser is the user's."""
 
     async def release(self, session_id: str) -> None:
         """The session has ended, and its browser with it."""

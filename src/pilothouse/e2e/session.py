@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Recorder, Server
     from pilothouse.e2e.proxy import FilteringProxy
+    from pilothouse.e2e.routes import Routes
 
     type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
 
 BASELINE_AFTER_S = 0.15
 """A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
 STEPS_KEPT = 2_000
+LOCATE_MS = 10_000
+ELEMENT_KIND = "element => `${element.tagName} ${element.type ?? ''}`"
+ACTING = frozenset(
+    "click type fillForm selectOption hover pressKey drag uploadFile waitForSelector waitFor"
+    " evaluate".split()
+)
+"""Tools whose steps a test can repeat, as far as they name an element."""
 
 
 @dataclass(slots=True)
@@ -52,8 +61,10 @@ class Step:
     ended_at: float = 0.0
     ok: bool = False
     url: str = ""
-    locator: str = ""
-    """How a test would find the same element."""
+    locators: dict[str, str] = field(default_factory=dict)
+    """Selector → how a test would find the same element."""
+    element: str = ""
+    """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,10 @@ class E2eSession:
     notices: list[dict[str, Any]] = field(default_factory=list)
     """Said once, with the next answer."""
     downloads: list[dict[str, Any]] = field(default_factory=list)
+    opened: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Each tab there ever was: which one opened it, and when."""
+    routes: Routes | None = None
+    """Rules for requests, once there was one."""
     idle_sec: int = 600
     mask: Callable[[Any], Any] = lambda value: value
     """A value as it may be shown."""
@@ -199,6 +214,7 @@ class E2eSession:
         self._next_tab += 1
         tab = Tab(f"t{self._next_tab}", page, opener=opener)
         self.tabs[tab.id] = tab
+        self.opened[tab.id] = (opener, self.clock())
         self.current = self.current or tab.id
         page.on("dialog", lambda dialog: self._on_dialog(tab, dialog))
         page.on("download", lambda download: self._spawn(self._on_download(tab, download)))
@@ -230,9 +246,11 @@ class E2eSession:
         assert self.browser.context is not None
         self._own_pages += 1
         try:
-            return await self.adopt(await self.browser.context.new_page())
+            tab = await self.adopt(await self.browser.context.new_page())
         finally:
             self._own_pages -= 1
+        tab.own = True
+        return tab
 
     def tab(self, tab_id: str | None) -> Tab:
         """Raises TabNotFound."""
@@ -327,6 +345,8 @@ class E2eSession:
             step = self._begin(tool, tab, target, args or {})
             earlier = noteworthy(tab.events(tab.told_seq), self.base)
             navigations, value = tab.navigations, None
+            # Before the step is taken: a click may lead away from the element.
+            self._spawn(_locate(step, tab))
             try:
                 value = await tab.race(do(tab))
             except Interrupted:
@@ -349,6 +369,13 @@ class E2eSession:
         del self.steps[:-STEPS_KEPT]
         return step
 
+    def record(self, tool: str, tab_id: str = "", **args: Any) -> None:
+        """Keep what was done outside of a page, for the test that is written from the steps."""
+        self._next_step += 1
+        now = self.clock()
+        step = Step(self._next_step, tool, "", args, tab_id, now, 0, ended_at=now, ok=True)
+        self.steps.append(step)
+
     def _end(self, step: Step, tab: Tab, *, ok: bool) -> None:
         step.ended_at, step.ok, step.url = self.clock(), ok, tab.url
         self.timeline.emit(
@@ -366,6 +393,7 @@ class E2eSession:
 
     async def _failed(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
         self._end(step, tab, ok=False)
+        tab.told_seq = tab.next_seq  # the dossier tells it
         if isinstance(error, asyncio.CancelledError):
             return error
         if not (isinstance(error, Interrupted | TimeoutError) or error_name(error)):
@@ -423,8 +451,34 @@ class E2eSession:
         self._forget_baseline_timer()
         for task in list(self._background):
             task.cancel()
-        for tab in self.tabs.values():
+        for tab in list(self.tabs.values()):
             tab.interrupt()
+            if self.browser is not None and self.browser.is_users and tab.own:
+                with suppress(Exception):  # in a browser of the user's own we clean up after us
+                    await tab.page.close()
+
+
+async def _locate(step: Step, tab: Tab) -> None:
+    """Find out how a test would find the step's elements, beside the step itself.
+
+    A ref is stale soon, and a selector that an agent made up may be brittle.
+    """
+    if step.tool not in ACTING:
+        return
+    wanted = [step.args.get(name) for name in ("selector", "from", "to")]
+    if step.tool == "fillForm":
+        wanted = [step.target]
+    limit = step.args.get("timeout", LOCATE_MS)
+    for selector in filter(None, wanted):
+        found = tab.locator(selector)
+        try:
+            best = await found.normalize()
+        except Exception:  # not there yet: the step waits for it, and so does this
+            await found.first.wait_for(state="attached", timeout=limit)
+            best = await found.normalize()
+        step.locators[selector] = str(best)
+        if step.tool in ("type", "fillForm"):
+            step.element = str(await found.evaluate(ELEMENT_KIND, timeout=limit))
 
 
 def dialog_facts(dialog: Dialog) -> dict[str, Any]:

@@ -160,7 +160,7 @@ async def check_own(url: str, policy: Policy) -> None:
     verdict = policy.check_url(url)
     if verdict.allowed and verdict.needs_resolution:
         target = target_of(url)
-        for address in await _resolved(target.host.name, target.port):
+        for address in await resolved(target.host.name, target.port):
             verdict = policy.check_address(target.host.name, address, target.port, target.scheme)
             if not verdict.allowed:
                 break
@@ -173,7 +173,8 @@ async def check_own(url: str, policy: Policy) -> None:
         )
 
 
-async def _resolved(host: str, port: int) -> list[Address]:
+async def resolved(host: str, port: int) -> list[Address]:
+    """The addresses of a host; none if it is not known."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -36,6 +36,8 @@ class Tab:
     target_id: str = ""
     cdp: CDPSession | None = None
     recording: Recording | None = None
+    own: bool = False
+    """Opened by us, not by the app."""
     opener: str = ""
     """The tab whose popup this is."""
     dialog: Dialog | None = None

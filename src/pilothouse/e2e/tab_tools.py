@@ -79,7 +79,7 @@ async def tabs(args: Tabs, helm: Helm) -> TabList:
 
 
 async def _open(session: E2eSession, url: str | None) -> None:
-    address = full_url(session, url) if url else ""
+    address = await full_url(session, url) if url else ""
     tab = await session.new_tab()
     session.current = tab.id
     if address:

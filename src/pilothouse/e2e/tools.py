@@ -12,7 +12,7 @@ from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Args, Result
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Progress, tool
-from pilothouse.e2e import act_tools, look_tools, tab_tools, wait_tools
+from pilothouse.e2e import act_tools, export_tools, look_tools, state_tools, tab_tools, wait_tools
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserLaunchFailed,
@@ -146,6 +146,11 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
     joins = args.url is not None or args.cdp is not None
     if not services and (args.command_path or args.command or not joins):
         services = (args.spec("app"),)
+    if args.state and args.cdp:
+        raise InvalidInput(
+            "state: your own Chrome keeps its own logins", hint="leave out state, or cdp"
+        )
+    state = state_tools.saved_state(helm.state_folder, args.state) if args.state else ""
     logs = args.logs
     request = StartRequest(
         services=services,
@@ -156,12 +161,14 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
         headless=args.headless,
         width=args.width,
         height=args.height,
-        storage_state=args.state or "",
+        storage_state=str(state),
         records=frozenset(args.record),
     )
     said: list[str] = []
     await progress(0, 3, "starting the app and the browser")
     session = await helm.start(request, said.append)
+    if args.state:
+        session.record("loadState", name=args.state)
     await progress(3, 3, "ready")
     return _started(session, said)
 
@@ -396,5 +403,7 @@ TOOLS = (
     *look_tools.TOOLS,
     *wait_tools.TOOLS,
     *tab_tools.TOOLS,
+    *state_tools.TOOLS,
+    *export_tools.TOOLS,
 )
 RESOURCES = (artifact,)

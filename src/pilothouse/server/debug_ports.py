@@ -14,6 +14,8 @@ class Claim:
     owner: str
     """The agent: a session of the house."""
     port: int
+    shared: bool
+    """The user's own browser, which a session has only joined."""
 
 
 class DebugPorts:
@@ -22,8 +24,11 @@ class DebugPorts:
     def __init__(self) -> None:
         self._claims: dict[str, Claim] = {}
 
-    def claim(self, owner: str, session_id: str, port: int) -> None:
-        self._claims[session_id] = Claim(owner, port)
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def claim(self, owner: str, session_id: str, port: int, *, shared: bool = False) -> None:
+        self._claims[session_id] = Claim(owner, port, shared)
 
     def release(self, session_id: str) -> None:
         self._claims.pop(session_id, None)
@@ -31,8 +36,12 @@ class DebugPorts:
     def port_of(self, owner: str, session_id: str) -> int | None:
         """The port of an agent's own session; another agent's is as unknown as none."""
         claim = self._claims.get(session_id)
-        return claim.port if claim is not None and claim.owner == owner else None
+        return (claim.port or None) if claim is not None and claim.owner == owner else None
 
     def foreign(self, owner: str) -> frozenset[int]:
         """Ports of sessions that belong to somebody else."""
-        return frozenset(c.port for c in self._claims.values() if c.owner != owner)
+        return frozenset(
+            claim.port
+            for claim in self._claims.values()
+            if claim.port and claim.owner != owner and not claim.shared
+        )

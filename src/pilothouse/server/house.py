@@ -57,6 +57,8 @@ class House:
     clock: Clock
     started_at: float
     limits: Limits
+    debug_ports: DebugPorts
+    """Of all e2e sessions that are open."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
 
@@ -139,9 +141,11 @@ async def open_house(
             clock=clock,
             started_at=clock(),
             limits=Limits(settings),
+            debug_ports=debug_ports,
             listeners=listeners,
         )
         metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
+        metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))
         metrics.gauge("subscribers", "Clients that listen for changes", lambda: len(pusher))
         metrics.gauge(
             "uptime_seconds", "Seconds since the start", lambda: (clock() - house.started_at) / 1000

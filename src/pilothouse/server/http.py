@@ -163,7 +163,8 @@ def health(house: House) -> dict[str, Any]:
         "status": "ok",
         "version": __version__,
         "uptime": round((house.clock() - house.started_at) / 1000, 3),
-        "activeSessions": len(house.sessions),
+        "activeSessions": len(house.debug_ports),
+        "agents": len(house.sessions),
         "memory": {"rss": resident_bytes()},
     }
 

@@ -1,0 +1,195 @@
+"""What is left of a session: a test that repeats it, Playwright's trace, the video."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from pilothouse.core.clock import iso
+from pilothouse.core.faults import InvalidInput
+from pilothouse.core.model import Result
+from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.model import ActionFailed, BrowserCrashed, SessionNotFound
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import E2E, InSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pilothouse.e2e.session import E2eSession
+
+VIDEO_PATH_S = 2
+_RECORDS = (".trace", ".network", ".stacks")
+_TEXTS = (".json", ".html", ".txt", ".xml")
+
+
+class ExportSession(InSession):
+    as_: Literal["test", "trace", "video"] = Field(
+        default="test",
+        alias="as",
+        description="pytest-playwright file; trace.zip or video if startSession recorded it",
+    )
+
+
+class ExportedFile(Result):
+    path: str = Field(description="The file")
+    uri: str = Field(description="Resource of the same")
+    bytes: int = Field(description="Its size")
+    complete: bool = Field(default=True, description="A video is, once its tab is closed")
+
+
+class Exported(Result):
+    files: list[ExportedFile] = Field(description="What was written")
+    steps: int | None = Field(default=None, description="Steps that the test repeats")
+    left_out: list[str] = Field(default_factory=list, description="Steps that it cannot repeat")
+    variables: list[str] = Field(
+        default_factory=list, description="Environment variables that the test needs"
+    )
+    message: str = Field(default="", description="What to do with it")
+
+
+@tool(
+    E2E,
+    effect="read",
+    raises=(SessionNotFound, BrowserCrashed, ActionFailed),
+    examples=(Example(title="Make it a test", args={"as": "test"}),),
+)
+async def export_session(args: ExportSession, helm: Helm) -> Exported:
+    """Write the session down: as a runnable test, as Playwright's trace, or as video."""
+    async with helm.using(args.session_id) as session:
+        session.check_alive()
+        match args.as_:
+            case "test":
+                return await _test(session)
+            case "trace":
+                return await _trace(session)
+            case "video":
+                return await _video(session)
+
+
+async def _test(session: E2eSession) -> Exported:
+    from pilothouse.e2e.export import DEFAULT_VIEWPORT, write_test
+
+    size = next((tab.page.viewport_size for tab in session.tabs.values()), None)
+    is_resized = any(step.tool == "resize" for step in session.steps)
+    written = write_test(
+        session.steps,
+        base=session.base,
+        opened=session.opened,
+        is_secret=lambda text: session.mask(text) != text,
+        viewport=(size["width"], size["height"]) if size and not is_resized else DEFAULT_VIEWPORT,
+        title=f"Written by Pilothouse from a session of {iso(session.clock())}",
+    )
+    if not written.steps:
+        raise InvalidInput(
+            "no step of this session can be repeated", hint="navigate, click or type first"
+        )
+    name = f"test_session_{session.steps[-1].number}.py"
+    path = session.save(name, written.source.encode("utf-8", "backslashreplace"))
+    return Exported(
+        files=[_file(session, path)],
+        steps=written.steps,
+        left_out=list(written.left_out),
+        variables=list(written.variables),
+        message=f"copy it into your project; run it with: pytest {name} (pytest-playwright)",
+    )
+
+
+async def _trace(session: E2eSession) -> Exported:
+    _must_record(session, "trace")
+    assert session.browser is not None
+    assert session.browser.context is not None
+    tracing = session.browser.context.tracing
+    name = f"trace-{len(list(session.folder.glob('trace-*.zip'))) + 1}.zip"
+    path, raw = session.folder / name, session.folder / f".{name}"
+    try:
+        await tracing.stop_chunk(path=raw)
+        # What comes next is the next trace's.
+        await tracing.start_chunk()
+        await asyncio.to_thread(scrub, raw, path, session.mask)
+    except Exception as error:
+        if not error_name(error):
+            raise
+        raise ActionFailed(str(error).split("\n", 1)[0], hint="check getSessionStatus") from None
+    finally:
+        raw.unlink(missing_ok=True)
+    return Exported(
+        files=[_file(session, path)],
+        message=f"open it with: playwright show-trace {path}; the next one begins here",
+    )
+
+
+def scrub(raw: Path, path: Path, mask: Callable[[Any], Any]) -> None:
+    """Copy a trace without the secrets in it: what was typed, cookies, what servers answered."""
+    with zipfile.ZipFile(raw) as whole, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as safe:
+        path.chmod(0o600)
+        for entry in whole.infolist():
+            content = whole.read(entry)
+            if entry.filename.endswith(_RECORDS):
+                content = b"\n".join(_scrubbed(line, mask) for line in content.split(b"\n"))
+            elif entry.filename.endswith(_TEXTS):
+                content = mask(content)
+            safe.writestr(entry.filename, content)
+
+
+def _scrubbed(line: bytes, mask: Callable[[Any], Any]) -> bytes:
+    try:
+        return json.dumps(mask(json.loads(line)), ensure_ascii=False).encode("utf-8", "replace")
+    except ValueError:
+        masked: bytes = mask(line)
+        return masked
+
+
+async def _video(session: E2eSession) -> Exported:
+    _must_record(session, "video")
+    open_now = {await _video_path(tab.page) for tab in session.tabs.values()}
+    files = []
+    for number, video in enumerate(sorted((session.folder / "video").glob("*.webm")), start=1):
+        # Beside the other files of the session, where a resource can be read from.
+        linked = session.folder / f"video-{number}.webm"
+        linked.unlink(missing_ok=True)
+        os.link(video, linked)
+        files.append(_file(session, linked, complete=video not in open_now))
+    return Exported(
+        files=files,
+        message="a tab's video is complete when the tab is closed, at the latest with endSession,"
+        " which keeps the file unless removeLogs is true",
+    )
+
+
+async def _video_path(page: Any) -> Path | None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VIDEO_PATH_S):
+            return Path(await page.video.path()) if page.video else None
+    return None
+
+
+def _must_record(session: E2eSession, what: str) -> None:
+    if what not in session.records:
+        raise InvalidInput(
+            f"as: this session records no {what}",
+            hint=f'start one with startSession and record: ["{what}"]',
+            field="as",
+            expected=f"a session that was started with record: [{what}]",
+            received=what,
+        )
+
+
+def _file(session: E2eSession, path: Path, *, complete: bool = True) -> ExportedFile:
+    return ExportedFile(
+        path=str(path),
+        uri=session.uri(path.name),
+        bytes=path.stat().st_size,
+        complete=complete,
+    )
+
+
+TOOLS = (export_session,)

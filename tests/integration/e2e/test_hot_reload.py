@@ -1,0 +1,67 @@
+"""Hot reload with real dev servers: an edit is waited for, and its error is the first cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.apps import app_folder
+from tests.support.driving import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_MS = 120_000
+
+
+@pytest.fixture(
+    params=[("vite", "src/title.js"), ("next", "app/page.js")], ids=["vite", "next"], scope="module"
+)
+def app(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Path]]:
+    """A session on a dev server, and the source file of its heading."""
+    name, source = request.param
+    with (
+        app_folder(name) as folder,
+        Driver(env={"PILOTHOUSE_ROOTS": str(folder)}) as driver,
+    ):
+        driver.call("startSession", cwd=str(folder), timeout=START_MS)
+        driver.call("navigate", url="/", timeout=START_MS)
+        yield driver, folder / source
+
+
+def test_an_edit_is_in_the_page_when_the_wait_is_over(app: tuple[Driver, Path]) -> None:
+    driver, source = app
+    assert driver.text("h1").startswith("Hello from ")
+    driver.until(lambda: driver.value("document.readyState === 'complete'"))
+    source.write_text(source.read_text().replace("Hello from ", "Goodbye from "))
+    met = driver.call("waitFor", hmr=True, timeout=60_000)["met"]
+    assert met["hmr"]["kind"] in ("console", "websocket")
+    assert driver.text("h1").startswith("Goodbye from ")
+
+
+def test_a_syntax_error_shown_by_the_dev_server_is_the_first_cause(
+    app: tuple[Driver, Path],
+) -> None:
+    driver, source = app
+    sound = source.read_text()
+    source.write_text("export const title = (;\n")
+    try:
+        driver.call("waitFor", hmr=True, timeout=60_000)
+        shown = driver.until(lambda: _overlay_shows(driver))
+        assert shown
+        error = driver.fault("click", selector="#nothing-of-the-kind", timeout=2_000)
+        assert error["type"] == "element_not_found"
+        assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
+        assert source.name in error["overlay"]
+    finally:
+        source.write_text(sound)
+
+
+def _overlay_shows(driver: Driver) -> object:
+    return driver.value(
+        "!!document.querySelector('vite-error-overlay')"
+        " || [...document.querySelectorAll('nextjs-portal')].some("
+        "portal => portal.shadowRoot?.querySelector('[role=dialog]'))"
+    )
