@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
@@ -73,6 +75,8 @@ class Explainer:
         fault = self._fault(session, tab, step, trouble, evidence)
         now = iso(session.clock())
         facts = compose(evidence, session.base, now)
+        if step.args.get("inline") and evidence.screenshot:
+            facts["screenshot"]["data"] = _data(evidence.screenshot["path"])
         facts["next"] = next_calls(evidence, tab.target_id)
         facts["dossier"] = self._keep(session, step, fault, evidence, now)
         fault.details.update(facts)
@@ -187,6 +191,10 @@ class Explainer:
             hint=_navigation_hint(trouble.message),
             **{**common, "url": url, "reason": trouble.message},
         )
+
+
+def _data(path: str) -> str:
+    return base64.b64encode(Path(path).read_bytes()).decode()
 
 
 def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:

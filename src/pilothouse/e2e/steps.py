@@ -47,6 +47,7 @@ class InTab(InSession):
 
 class Acting(InTab):
     settle: int = Field(default=0, ge=0, le=30_000, description="Further wait, ms")
+    inline: bool = Field(default=False, description="Picture in the error")
 
 
 class Targeting(Acting):
