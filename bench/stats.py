@@ -64,5 +64,6 @@ def paired_ratio(subject: Sequence[float], peer: Sequence[float]) -> Ratio:
 def _ratio(mine: float, theirs: float) -> float:
     """A peer may well count nothing at all where we count something."""
     if theirs == 0:
-        return math.inf if mine else 1.0
+        # Less than nothing is left where a bound's constant is larger than what was measured.
+        return math.copysign(math.inf, mine) if mine else 1.0
     return mine / theirs

@@ -94,6 +94,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         make_folder=lambda name: private_folder(
             settings.home, os.environ, "state", f"sessions/{name}"
         ),
+        state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=lambda: frozenset(session.listeners),

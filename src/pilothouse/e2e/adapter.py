@@ -18,7 +18,7 @@ import anyio
 from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionStarted, SessionTerminated
 from pilothouse.core.urls import Policy, loopback_only, target_of
-from pilothouse.e2e.browser import ContextOptions, Engine, Launch
+from pilothouse.e2e.browser import ContextOptions, Engine, Launch, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags
 from pilothouse.e2e.model import (
     BrowserCrashed,
@@ -83,6 +83,8 @@ class Means:
     starter: Starter
     explain: Explain
     make_folder: Callable[[str], Path]
+    state_folder: Callable[[], Path]
+    """Where saved logins outlive their sessions."""
     find_browser: Callable[[], str]
     """Path of the Chromium to start; empty leaves it to Playwright."""
     chromium_flags: tuple[str, ...]
@@ -107,6 +109,10 @@ class Sessions:
     @property
     def sessions(self) -> list[E2eSession]:
         return [keeper.session for keeper in self._keepers.values()]
+
+    @property
+    def state_folder(self) -> Path:
+        return self._means.state_folder()
 
     def find(self, session_id: str | None) -> E2eSession:
         """The session of an id; without one, the only session there is.
@@ -256,11 +262,12 @@ class Sessions:
             storage_state=request.storage_state,
             video_folder=str(session.folder / "video") if "video" in request.records else "",
         )
-        context = await browser.open_context(options)
-        if "trace" in request.records:
-            await context.tracing.start(screenshots=True, snapshots=True, sources=False)
-        context.on("page", session.on_page)
-        session.current = (await session.new_tab()).id
+        with launch_faults(request.browser):
+            context = await browser.open_context(options)
+            if "trace" in request.records:
+                await context.tracing.start(screenshots=True, snapshots=True, sources=False)
+            context.on("page", session.on_page)
+            session.current = (await session.new_tab()).id
         self._keepers[session.id] = keeper
 
     async def _check_joined(self, cdp: str) -> None:

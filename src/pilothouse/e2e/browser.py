@@ -8,7 +8,7 @@ debugging port of its own, through which the observer records the session from i
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,8 @@ from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     # The types are passed on, so that Playwright has one home here.
     from playwright.async_api import Browser as PlaywrightBrowser
     from playwright.async_api import BrowserContext as BrowserContext
@@ -31,6 +33,7 @@ type BrowserKind = Literal["chromium", "firefox", "webkit"]
 
 PORT_FILE_S = 5.0
 CLOSE_S = 5.0
+NO_SANDBOX = "--no-sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,8 @@ class Engine:
                     headless=launch.headless,
                     args=list(launch.flags),
                     executable_path=launch.executable or None,
+                    # Playwright's own default is without, for everybody.
+                    chromium_sandbox=NO_SANDBOX not in launch.flags,
                     # Our own signal handling closes sessions; Playwright's would race with it.
                     handle_sigint=False,
                     handle_sigterm=False,
@@ -206,6 +211,28 @@ def _launch_failed(launch: Launch, error: Exception) -> BrowserLaunchFailed:
         browser=launch.kind,
         log=said[-1500:],
     )
+
+
+@contextmanager
+def launch_faults(kind: str) -> Iterator[None]:
+    """What goes wrong between a browser's start and its first tab is a failed start too."""
+    try:
+        yield
+    except Exception as error:
+        if not error_name(error):
+            raise
+        said = str(error)
+        if "ffmpeg" in said:
+            raise BrowserLaunchFailed(
+                "recording a video needs Playwright's ffmpeg, which is not installed",
+                hint="run `playwright install ffmpeg`, or leave video out of record",
+                browser=kind,
+            ) from None
+        raise BrowserLaunchFailed(
+            f"{kind} opened no tab: {said.strip().split(chr(10), 1)[0]}",
+            hint="`pilothouse doctor` says what is missing",
+            browser=kind,
+        ) from None
 
 
 def error_name(error: BaseException) -> str:

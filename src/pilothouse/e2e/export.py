@@ -148,7 +148,8 @@ class _Writer:
                 page = self._page(step.tab)
                 code = self._code(step, page)
         except _NotRepeatable as reason:
-            target = "" if self._is_secret(step.target) else f" {step.target}"
+            shown = step.target and not self._is_secret(step.target)
+            target = f" {step.target}" if shown else ""
             self._left_out.append(f"step {step.number}, {step.tool}{target}: {reason}")
             return
         self._steps += 1
@@ -246,6 +247,9 @@ class _Writer:
     def _locator(self, step: Step, page: str, name: str = "selector") -> str:
         selector = step.target if step.tool == "fillForm" else str(step.args[name])
         code = step.locators.get(selector, "")
+        if step.tool.startswith("wait") and not ref_of(selector):
+            # What was waited for is what the selector says, whichever element it was this time.
+            code = ""
         if is_locator(code) and not any(map(self._is_secret, _strings(code))):
             return f"{page}.{code}"
         if ref_of(selector):
@@ -335,7 +339,7 @@ class _Writer:
     def _route(self, args: dict[str, Any]) -> str:
         from pilothouse.e2e.routes import content_type_of, url_pattern
 
-        if set(args) - {"url", "respond", "block"}:
+        if set(args) - {"url", "respond", "block", "times"}:
             raise _NotRepeatable("only a plain respond or block can be written down")
         if reply := args.get("respond"):
             text = str(reply.get("body", ""))
@@ -351,7 +355,8 @@ class _Writer:
         else:
             answer = f"abort({literal(args['block'])})"
         pattern = _raw(url_pattern(str(args["url"])))
-        return f"page.context.route(re.compile({pattern}), lambda route: route.{answer})"
+        times = f", times={args['times']}" if args.get("times") else ""
+        return f"page.context.route(re.compile({pattern}), lambda route: route.{answer}{times})"
 
     # Values
 
@@ -403,7 +408,7 @@ class _Writer:
             "",
             "",
             "def test_session(page: Page) -> None:",
-            *(f"    {line}" for line in [*notes, *body] or ["pass"]),
+            *(f"    {line}" for line in [*notes, *(body or ["pass"])]),
             "",
         ]
         return Written(

@@ -113,6 +113,10 @@ class Helm(Protocol):
     @property
     def sessions(self) -> list[E2eSession]: ...
 
+    @property
+    def state_folder(self) -> Path:
+        """Private: logins that were saved by name."""
+
     async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
 
