@@ -57,7 +57,7 @@ async def full_url(session: E2eSession, url: str) -> str:
 
 
 class Navigate(Acting):
-    url: str = Field(min_length=1, max_length=20_000, description="URL, or a path of the app")
+    url: str = Field(description="URL or path of the app")
     wait_until: Literal["load", "domcontentloaded", "networkidle"] = Field(
         default="load", description="When it counts as loaded"
     )
@@ -150,10 +150,10 @@ async def click(args: Click, helm: Helm) -> Acted:
 
 
 class Type(Targeting):
-    text: str = Field(max_length=1_000_000, description="Text; replaces what is there")
+    text: str = Field(description="Replaces what is there")
     submit: bool = Field(default=False, description="Press Enter afterwards")
-    slowly: bool = Field(default=False, description="Key by key, for pages that listen to keys")
-    secret: bool = Field(default=False, description="Mask the text wherever it is shown")
+    slowly: bool = Field(default=False, description="Key by key")
+    secret: bool = Field(default=False, description="Never show it")
 
 
 @tool(
@@ -191,13 +191,11 @@ async def _kind(field: Any, limit: float) -> str:
 
 class FormField(Args):
     selector: Selector = Field(description="CSS, Playwright or ref")
-    value: str | bool | list[str] = Field(
-        description="Text; true or false for a checkbox; options of a select"
-    )
+    value: str | bool | list[str] = Field(description="Text, checked or options")
 
 
 class FillForm(Acting):
-    fields: list[FormField] = Field(min_length=1, max_length=100, description="In this order")
+    fields: list[FormField] = Field(min_length=1, description="In order")
     submit: Selector | None = Field(default=None, description="Clicked at the end")
     timeout: Timeout = DEFAULT_TIMEOUT_MS
 
@@ -290,7 +288,7 @@ async def hover(args: Targeting, helm: Helm) -> Acted:
 
 
 class PressKey(Acting):
-    key: str = Field(min_length=1, max_length=60, description="Such as Enter or Control+A")
+    key: str = Field(description="Such as Enter or Control+A")
     selector: Selector | None = Field(default=None, description="Focused first")
     timeout: Timeout = DEFAULT_TIMEOUT_MS
 

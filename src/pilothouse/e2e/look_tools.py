@@ -83,7 +83,7 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
 
 
 class Evaluate(InTab):
-    script: str = Field(min_length=1, max_length=500_000, description="Expression or function")
+    script: str = Field(description="Expression or function")
     selector: Selector | None = Field(default=None, description="Passed to the function")
 
 

@@ -80,12 +80,12 @@ class EditResponse(Args):
 class Route(InSession):
     action: Literal["add", "list", "remove"] = Field(default="add", description="What to do")
     id: str | None = Field(default=None, description="For remove; without it, all")
-    url: str = Field(default="", max_length=500, description="Part of the URL, or glob")
-    method: str = Field(default="", max_length=20, description="Default: any")
+    url: str = Field(default="", description="Part of the URL, or glob")
+    method: str = Field(default="", description="Default: any")
     respond: Respond | None = Field(default=None, description="Answer it without the server")
-    block: (
-        Literal["failed", "aborted", "timedout", "connectionrefused", "internetdisconnected"] | None
-    ) = Field(default=None, description="Network error")
+    block: Literal["failed", "timedout", "connectionrefused", "internetdisconnected"] | None = (
+        Field(default=None, description="Network error")
+    )
     edit: EditResponse | None = Field(default=None, description="Change the server's answer")
     har: str | None = Field(default=None, description="HAR file to answer from")
     delay_ms: int = Field(default=0, ge=0, le=600_000, description="Wait first")

@@ -34,7 +34,7 @@ SessionId = Annotated[
     ),
 ]
 Timeout = Annotated[int, Field(ge=0, le=600_000, description="ms")]
-Selector = Annotated[str, Field(min_length=1, max_length=5_000)]
+Selector = Annotated[str, Field(min_length=1)]
 
 
 class InSession(Args):
@@ -47,7 +47,7 @@ class InTab(InSession):
 
 class Acting(InTab):
     settle: int = Field(default=0, ge=0, le=30_000, description="Further wait, ms")
-    inline: bool = Field(default=False, description="Picture in the error")
+    inline: bool = Field(default=False, description="Picture in an error")
 
 
 class Targeting(Acting):
