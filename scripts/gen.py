@@ -148,7 +148,7 @@ def errors_page() -> str:
             fault.status,
             (fault.__doc__ or "") + (" Any tool." if fault in COMMON else ""),
         ]
-        for fault in sorted(set(_subclasses(Fault)), key=lambda fault: (fault.code, fault.__module__))
+        for fault in sorted(set(_subclasses(Fault)), key=lambda f: (f.code, f.__module__))
     ]
     text = (
         "# Errors\n\nA failed call has `isError` and `structuredContent.error` in the form of its"

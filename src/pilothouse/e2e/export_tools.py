@@ -150,7 +150,7 @@ def _scrubbed(line: bytes, mask: Callable[[Any], Any]) -> bytes:
 
 async def _video(session: E2eSession) -> Exported:
     _must_record(session, "video")
-    open_now = {await _video_path(tab.page) for tab in session.tabs.values()}
+    open_now = {await _video_path(tab.page) for tab in list(session.tabs.values())}
     files = []
     for number, video in enumerate(sorted((session.folder / "video").glob("*.webm")), start=1):
         # Beside the other files of the session, where a resource can be read from.

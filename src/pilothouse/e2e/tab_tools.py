@@ -10,6 +10,7 @@ from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Result
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.act_tools import full_url
+from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.model import STEP_FAULTS
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import E2E, Acted, InSession, InTab, acted, step
@@ -75,7 +76,8 @@ async def tabs(args: Tabs, helm: Helm) -> TabList:
                 await tab.page.bring_to_front()
             else:
                 await tab.page.close()
-        return TabList(tabs=[await _entry(session, tab) for tab in session.tabs.values()])
+        # A popup may open or close while titles are asked for.
+        return TabList(tabs=[await _entry(session, tab) for tab in list(session.tabs.values())])
 
 
 async def _open(session: E2eSession, url: str | None) -> None:
@@ -93,11 +95,18 @@ async def _open(session: E2eSession, url: str | None) -> None:
 
 
 async def _entry(session: E2eSession, tab: Tab) -> TabEntry:
-    blind = tab.dialog is not None or tab.crashed
+    title = ""
+    if tab.dialog is None and not tab.crashed:
+        try:
+            title = await tab.page.title()
+        except Exception as error:
+            if not error_name(error):
+                raise
+            # It is just going somewhere else, or has been closed.
     return TabEntry(
         id=tab.id,
         url=tab.url,
-        title="" if blind else await tab.page.title(),
+        title=title,
         current=tab.id == session.current,
         target_id=tab.target_id,
         opener=tab.opener,
