@@ -24,6 +24,7 @@ class SessionRecorder:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._observer: Observer | None = None
 
     def claim(self, session_id: str, port: int, *, shared: bool) -> None:
         self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
@@ -32,16 +33,17 @@ class SessionRecorder:
         ports = self._session.debug_ports
         port = ports.port_of(self._session.id, session_id)
         ports.release(session_id)
-        if port is not None:
-            observer: Observer = await self._session.port(Observer)
-            await observer.leave(port)
+        # Not asked for here: nothing was recorded without it, and while the house closes no port
+        # is opened any more.
+        if port is not None and self._observer is not None:
+            await self._observer.leave(port)
 
     def foreign_ports(self) -> frozenset[int]:
         return self._session.debug_ports.foreign(self._session.id)
 
     async def record(self, port: int, target_id: str) -> TabRecording:
         # Asked for here and not at the start: a session without a browser needs no observer.
-        observer: Observer = await self._session.port(Observer)
+        self._observer = observer = await self._session.port(Observer)
         return TabRecording(observer, await observer.record(port, target_id))
 
 

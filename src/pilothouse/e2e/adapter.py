@@ -18,13 +18,14 @@ import anyio
 from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionStarted, SessionTerminated
 from pilothouse.core.urls import Policy, loopback_only, target_of
-from pilothouse.e2e.browser import ContextOptions, Engine, Launch, launch_faults
+from pilothouse.e2e.browser import ContextOptions, Engine, Launch, error_name, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserLaunchFailed,
     ServerLogged,
     SessionNotFound,
+    TabNotFound,
 )
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.e2e.session import E2eSession
@@ -60,7 +61,7 @@ class Fate:
     note: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Keeper:
     """The task that holds a session, and how to ask it to let go."""
 
@@ -102,6 +103,8 @@ class Sessions:
         self._tasks = tasks
         self._engine = Engine()
         self._keepers: dict[str, _Keeper] = {}
+        self._holding: set[_Keeper] = set()
+        """Also those that are still starting, or ending."""
         self._fates: dict[str, Fate] = {}
 
     # Finding
@@ -158,6 +161,12 @@ class Sessions:
         session.touch()
         try:
             yield session
+        except Exception as error:
+            # Whatever a call stumbled over while the browser died under it, that is the reason.
+            lost = isinstance(error, TabNotFound) or error_name(error) == "TargetClosedError"
+            if lost and await session.browser_went():
+                raise session.crashed() from None
+            raise
         finally:
             session.running -= 1
             session.touch()
@@ -187,6 +196,7 @@ class Sessions:
         session.running = 1  # starting is no idling
         keeper = _Keeper(session, asyncio.Event(), asyncio.Event())
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._holding.add(keeper)
         self._tasks.start_soon(self._keep, keeper, request, report, started)
         try:
             await asyncio.shield(started)
@@ -232,6 +242,7 @@ class Sessions:
             if not started.done():
                 started.set_exception(SessionNotFound("the session was ended while it started"))
             started.exception() if started.done() and not started.cancelled() else None
+            self._holding.discard(keeper)
             keeper.done.set()
 
     async def _bring_up(
@@ -246,9 +257,9 @@ class Sessions:
         launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
         try:
             await self._start_servers(session, request, report)
-            session.browser = await launching
+            # Not cancelled with us: a browser that comes up later would belong to nobody.
+            session.browser = await asyncio.shield(launching)
         except BaseException:
-            # Not cancelled: a browser that comes up later would belong to nobody.
             with anyio.CancelScope(shield=True), suppress(BrowserLaunchFailed):
                 session.browser = await launching
             raise
@@ -392,6 +403,8 @@ class Sessions:
         session, means = keeper.session, self._means
         session.ended = session.ended or "error"
         self._keepers.pop(session.id, None)
+        # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
+        self._remember(session)
         await session.close()
         stops = [self._stop(server, keeper) for server in session.servers]
         closing = session.browser.close() if session.browser else asyncio.sleep(0)
@@ -405,7 +418,10 @@ class Sessions:
         means.timeline.emit(
             SessionTerminated(at=means.clock(), session_id=session.id, reason=session.ended)
         )
-        self._fates[session.id] = Fate(session.ended, means.clock(), session.end_note)
+
+    def _remember(self, session: E2eSession) -> None:
+        assert session.ended is not None
+        self._fates[session.id] = Fate(session.ended, self._means.clock(), session.end_note)
         while len(self._fates) > REMEMBERED:
             del self._fates[next(iter(self._fates))]
 
@@ -464,10 +480,11 @@ class Sessions:
             self.sweep()
 
     async def close(self) -> None:
-        """End all sessions at once."""
-        keepers = list(self._keepers.values())
+        """End all sessions at once; the engine last, or their browsers would end by force."""
+        keepers = list(self._holding)
         for keeper in keepers:
-            keeper.session.ended, keeper.session.end_note = "manual", "Pilothouse ended"
+            if keeper.session.ended is None:
+                keeper.session.ended, keeper.session.end_note = "manual", "Pilothouse ended"
             keeper.over.set()
         await asyncio.gather(*(keeper.done.wait() for keeper in keepers))
         await self._engine.close()
@@ -486,8 +503,9 @@ async def _unless(over: asyncio.Event, work: Any) -> None:
         ended.cancel()
         if not task.done():
             task.cancel()
-            with suppress(BaseException):
-                await task
+            # Shielded, or it would go on beside the taking down of what it brings up.
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((task,))
 
 
 def _urls(session: E2eSession) -> list[str]:

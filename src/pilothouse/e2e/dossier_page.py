@@ -50,7 +50,7 @@ article p { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; fo
 article small { color: var(--soft); display: block; margin: .5rem 0 .2rem }
 .tag { display: inline-block; border-radius: 5px; padding: 0 .5rem; margin-right: .5rem;
   font: 600 12px/1.75 ui-monospace, "SF Mono", Menlo, Consolas, monospace;
-  background: var(--code); color: var(--soft) }
+  background: var(--code); color: var(--soft) } .tag:empty { display: none }
 .bad { color: var(--bad) } .good { color: var(--good) } .warn { color: var(--warn) }
 .tag.bad, span.removed { background: var(--bad-soft); color: var(--bad) }
 .tag.good, span.added { background: var(--good-soft); color: var(--good) }
@@ -76,7 +76,7 @@ _LABELS = {
     "timeout": "Timeout",
     "reason": "Reason",
 }
-_STATUS = re.compile(r"→ (?:(\d{3})\b|(\w.*))")
+_OUTCOME = re.compile(r"→ (\d{3}\b|\w.*)")
 _MOMENT = re.compile(r"([+-]?\d+(?:\.\d+)? m?s) (.*)", re.DOTALL)
 _TROUBLE = re.compile(
     r"(?i)\w*(error|exception)\b|\b(traceback|fatal|panic|unhandled|failed)\b|^[45]\d\d "
@@ -88,17 +88,17 @@ def dossier_page(title: str, facts: dict[str, Any], picture: bytes = b"") -> str
     """`facts` are masked; everything in them is shown as text."""
     sections = (
         _section("Likely causes", _list(facts.get("causes"), "causes")),
-        _section("The page at that moment", _picture(picture)),
-        _section("Error shown by the dev server", _text(facts.get("overlay"))),
+        _section("Page", _picture(picture)),
+        _section("Error overlay", _text(facts.get("overlay"))),
         _section("The element", _pairs(facts.get("element"))),
         _section("Elements that match", _list(facts.get("candidates"))),
         _section("What changed since the last good step", _diff(facts.get("snapshotDiff"))),
         _section("Console", _articles(map(_console, facts.get("console") or ()))),
         _section("Requests", _articles(map(_request, facts.get("requests") or ()))),
         _section("Server", _pairs(facts.get("server"))),
-        _section("Server log", _lines((facts.get("serverLogs") or {}).get("stderr"))),
+        _section("Server log", _text((facts.get("serverLogs") or {}).get("stderr"))),
         _section("Timeline", _timeline(facts.get("timeline"))),
-        _folded("Snapshot of the page", _text(facts.get("snapshot"))),
+        _folded("Snapshot", _text(facts.get("snapshot"))),
         _section("Not available", _list(facts.get("missing"))),
     )
     return (
@@ -192,31 +192,17 @@ def _console(entry: dict[str, Any]) -> str:
 
 def _request(entry: dict[str, Any]) -> str:
     line = str(entry.get("request", ""))
-    found = _STATUS.search(line)
-    went_well = found is not None and (found[1] or "5") < "4"
-    tag = ""
-    if found is not None:
+    found = _OUTCOME.search(line)
+    outcome = found[1] if found else ""
+    if found:
         line = line[: found.start()].rstrip() + line[found.end() :]
-        kind = "good" if went_well else "bad"
-        tag = f'<span class="tag {kind}">{_safe(found[1] or found[2])}</span>'
-    parts = [f"<p>{tag}{_safe(line)}</p>"]
+    kind = "good" if outcome[:1] in ("1", "2", "3") else "warn" if outcome == "pending" else "bad"
+    # The tag is always there, so that no text of a page has a say in what the tags are.
+    parts = [f'<p><span class="tag {kind}">{_safe(outcome)}</span>{_safe(line)}</p>']
     for name, label in (("sent", "Sent"), ("body", "Answered")):
         if entry.get(name):
             parts.append(f"<small>{label}</small>{_text(entry[name])}")
     return "".join(parts)
-
-
-def _lines(text: Any) -> str:
-    """A log, with the lines that speak of trouble marked."""
-    shown = "".join(
-        f'<span class="bad">{_safe(line)}</span>' if _TROUBLE.search(line) else _plain(line)
-        for line in str(text or "").splitlines()
-    )
-    return f"<pre>{shown}</pre>" if shown else ""
-
-
-def _plain(line: str) -> str:
-    return f"<span>{_safe(line) or ' '}</span>"
 
 
 def _timeline(lines: Any) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pilothouse.e2e.session import E2eSession
 
+LOCATE_S = 5
 VIDEO_PATH_S = 2
 _RECORDS = (".trace", ".network", ".stacks")
 _TEXTS = (".json", ".html", ".txt", ".xml")
@@ -78,6 +79,7 @@ async def export_session(args: ExportSession, helm: Helm) -> Exported:
 async def _test(session: E2eSession) -> Exported:
     from pilothouse.e2e.export import DEFAULT_VIEWPORT, write_test
 
+    await session.locating.settle(LOCATE_S)
     size = next((tab.page.viewport_size for tab in session.tabs.values()), None)
     is_resized = any(step.tool == "resize" for step in session.steps)
     written = write_test(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
+from pilothouse.e2e.locating import Locating
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserNoted,
@@ -37,13 +38,8 @@ if TYPE_CHECKING:
 BASELINE_AFTER_S = 0.15
 """A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
 STEPS_KEPT = 2_000
-LOCATE_MS = 10_000
-ELEMENT_KIND = "element => `${element.tagName} ${element.type ?? ''}`"
-ACTING = frozenset(
-    "click type fillForm selectOption hover pressKey drag uploadFile waitForSelector waitFor"
-    " evaluate".split()
-)
-"""Tools whose steps a test can repeat, as far as they name an element."""
+GONE_S = 0.25
+"""How long after its tabs a browser that ends is known to be gone, at most."""
 
 
 @dataclass(slots=True)
@@ -133,6 +129,7 @@ class E2eSession:
         self._own_pages = 0
         self._noted: list[str] = []
         self._background: set[asyncio.Task[Any]] = set()
+        self.locating = Locating()
         self._baseline: asyncio.TimerHandle | None = None
         self._opening: dict[Page, asyncio.Task[Tab]] = {}
 
@@ -314,12 +311,15 @@ class E2eSession:
     def check_alive(self) -> None:
         """Raises BrowserCrashed."""
         if self.browser is not None and self.browser.gone.is_set():
-            raise BrowserCrashed(
-                "the browser process ended unexpectedly",
-                hint="the session is over; call startSession for a new one",
-                sessionId=self.id,
-                recovery="Session will be automatically terminated. Please start a new session.",
-            )
+            raise self.crashed()
+
+    def crashed(self) -> BrowserCrashed:
+        return BrowserCrashed(
+            "the browser process ended unexpectedly",
+            hint="the session is over; call startSession for a new one",
+            sessionId=self.id,
+            recovery="Session will be automatically terminated. Please start a new session.",
+        )
 
     async def perform[T](
         self,
@@ -345,12 +345,13 @@ class E2eSession:
             step = self._begin(tool, tab, target, args or {})
             earlier = noteworthy(tab.events(tab.told_seq), self.base)
             navigations, value = tab.navigations, None
-            # Before the step is taken: a click may lead away from the element.
-            self._spawn(_locate(step, tab))
+            self.locating.before(step, tab)
             try:
                 value = await tab.race(do(tab))
             except Interrupted:
-                if tab.dialog is None and (tab.crashed or self.browser_gone()):
+                if tab.dialog is None and (
+                    tab.crashed or (tab.page.is_closed() and await self.browser_went())
+                ):
                     raise await self._failed(step, tab, Interrupted()) from None
             except Exception as error:
                 raise await self._failed(step, tab, error) from None
@@ -358,6 +359,14 @@ class E2eSession:
                 await asyncio.sleep(settle / 1000)
             changes = await tab.changes() if look else tab.take_changes()
             return self._done(step, tab, value, changes, earlier, tab.navigations > navigations)
+
+    async def browser_went(self) -> bool:
+        """Whether the browser has ended; for a call whose tab is gone, which is known before."""
+        if self.browser is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GONE_S):
+                    await self.browser.gone.wait()
+        return self.browser_gone()
 
     def browser_gone(self) -> bool:
         return self.browser is None or self.browser.gone.is_set()
@@ -438,6 +447,7 @@ class E2eSession:
         self._baseline = loop.call_later(BASELINE_AFTER_S, lambda: self._spawn(self._remember(tab)))
 
     async def _remember(self, tab: Tab) -> None:
+        self.locating.ask()
         if tab.dialog is None and not tab.crashed and not tab.turn.locked():
             tab.baseline = await tab.page.aria_snapshot(mode="ai", timeout=2_000)
 
@@ -449,6 +459,7 @@ class E2eSession:
     async def close(self) -> None:
         """No task of this session is left; its browser and servers are the owner's to end."""
         self._forget_baseline_timer()
+        self.locating.close()
         for task in list(self._background):
             task.cancel()
         for tab in list(self.tabs.values()):
@@ -456,29 +467,6 @@ class E2eSession:
             if self.browser is not None and self.browser.is_users and tab.own:
                 with suppress(Exception):  # in a browser of the user's own we clean up after us
                     await tab.page.close()
-
-
-async def _locate(step: Step, tab: Tab) -> None:
-    """Find out how a test would find the step's elements, beside the step itself.
-
-    A ref is stale soon, and a selector that an agent made up may be brittle.
-    """
-    if step.tool not in ACTING:
-        return
-    wanted = [step.args.get(name) for name in ("selector", "from", "to")]
-    if step.tool == "fillForm":
-        wanted = [step.target]
-    limit = step.args.get("timeout", LOCATE_MS)
-    for selector in filter(None, wanted):
-        found = tab.locator(selector)
-        try:
-            best = await found.normalize()
-        except Exception:  # not there yet: the step waits for it, and so does this
-            await found.first.wait_for(state="attached", timeout=limit)
-            best = await found.normalize()
-        step.locators[selector] = str(best)
-        if step.tool in ("type", "fillForm"):
-            step.element = str(await found.evaluate(ELEMENT_KIND, timeout=limit))
 
 
 def dialog_facts(dialog: Dialog) -> dict[str, Any]:

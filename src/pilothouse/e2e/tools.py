@@ -269,6 +269,7 @@ class SessionStatus(Result):
 )
 async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
     """How a session and its server are."""
+    state = helm.find(args.session_id).state  # before this call makes it ACTIVE itself
     async with helm.using(args.session_id) as session:
         healths = [await server.health() for server in session.servers]
         worst = "running"
@@ -278,7 +279,7 @@ async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
         return SessionStatus(
             status=worst,  # type: ignore[arg-type]
             session_id=session.id,
-            state=session.state,
+            state=state,
             url=session.url,
             uptime=round((session.clock() - session.started_at) / 1000, 3),
             healthy=worst == "running",
