@@ -145,7 +145,7 @@ class Explainer:
                     why = f"{cover} covers it"
                 said = f'Timeout: "{target}" is there, but {why}' if why and target else ""
                 return StepTimeout(
-                    said or f"Timeout waiting for {target or step.tool}",
+                    said or trouble.message,
                     hint=_way_out(trouble, cover),
                     selector=target or None,
                     timeout=limit,
@@ -201,7 +201,7 @@ def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
     if tab.crashed:
         return Trouble("crashed", "the tab crashed")
     if isinstance(error, TimeoutError) and not error_name(error):
-        return Trouble("timeout", str(error) or "the wait was in vain")
+        return Trouble("timeout", f"Timeout: {error}" if str(error) else "the wait was in vain")
     trouble = read_error(error_name(error), str(error))
     if step.tool == "evaluate" and trouble.kind == "other":
         return Trouble("script", script_message(str(error)))

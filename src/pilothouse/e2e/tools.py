@@ -143,8 +143,9 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
     from pilothouse.e2e.starting import StartRequest
 
     services = tuple(service.spec(args.timeout) for service in args.services or ())
-    joins = args.url is not None or args.cdp is not None
-    if not services and (args.command_path or args.command or not joins):
+    # Your own Chrome comes without an app, unless a folder or a command says which.
+    wanted = args.command_path or args.command or (args.cdp is None or args.cwd)
+    if not services and wanted and (args.url is None or args.command_path or args.command):
         services = (args.spec("app"),)
     if args.state and args.cdp:
         raise InvalidInput(

@@ -115,8 +115,7 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
             raise TimeoutError(f"{', '.join(missing)} did not come in {args.timeout} ms") from None
         return met
 
-    target = args.selector or args.text or args.url or args.request or args.console or ""
-    done = await step(helm, args, "waitFor", do, target=target)
+    done = await step(helm, args, "waitFor", do, target=args.selector or "")
     return Waited(**acted(done), met=done.value or {})
 
 

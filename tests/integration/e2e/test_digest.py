@@ -1,0 +1,135 @@
+"""What a step tells of its effects: at once, in few lines, and the rest with the next answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.driving import Driver
+
+pytestmark = pytest.mark.browser
+
+
+def clicks(shop: Driver, selector: str, **arguments: Any) -> dict[str, Any]:
+    return shop.call("click", selector=selector, **arguments)
+
+
+def test_an_action_returns_at_once(shop: Driver) -> None:
+    shop.visit("/")
+    times = []
+    for _ in range(5):
+        began = time.monotonic()
+        clicks(shop, "#idle")
+        times.append(time.monotonic() - began)
+    # Not a measurement: a fixed wait of half a second would show in every one of them.
+    assert min(times) < 0.4
+
+
+def test_an_action_does_not_wait_for_the_requests_that_it_starts(shop: Driver) -> None:
+    shop.visit("/faults.html")
+    began = time.monotonic()
+    done = clicks(shop, "#slow")
+    assert done["requests"] == ["GET /api/slow?ms=1200 → pending"]
+    assert time.monotonic() - began < 1.2
+
+
+def test_settle_waits_for_what_comes_soon(shop: Driver) -> None:
+    shop.visit("/faults.html")
+    done = clicks(shop, "#slow", settle=1_800)
+    (line,) = done["requests"]
+    assert line.startswith("GET /api/slow?ms=1200 → 200 in 1")
+    assert line.endswith(" ms")
+
+
+def test_a_digest_tells_requests_and_changes(shop: Driver) -> None:
+    shop.visit("/")
+    done = clicks(shop, "#add", settle=400)
+    assert done["requests"] == ["POST /api/cart → 200"]
+    assert done["url"] == f"{shop.url}/"
+    assert "navigated" not in done
+    assert done["dom"].startswith("2 added, 1 removed: ")
+    assert "one more lamp" in done["dom"]
+
+
+def test_a_digest_tells_console_lines_errors_first(shop: Driver) -> None:
+    shop.visit("/")
+    assert clicks(shop, "#say")["console"] == [
+        "error: said in anger",
+        "warn: said with care",
+        "log: said aloud",
+    ]
+
+
+def test_nothing_is_told_where_nothing_happened(shop: Driver) -> None:
+    shop.visit("/")
+    assert clicks(shop, "#idle") == {"success": True, "url": f"{shop.url}/"}
+
+
+def test_a_click_that_leaves_the_page_says_where_it_led(shop: Driver) -> None:
+    shop.visit("/")
+    done = clicks(shop, "text=The second page")
+    assert done["navigated"] is True
+    assert done["url"] == f"{shop.url}/second.html"
+    assert done["requests"] == ["GET /second.html → 200"]
+
+
+def test_static_files_are_counted_and_a_flood_is_cut(shop: Driver) -> None:
+    assert shop.visit("/faults.html")["requests"] == [
+        "GET /faults.html → 200",
+        "1 static file loaded",
+    ]
+    done = shop.call(
+        "evaluate",
+        script="async () => { for (let i = 0; i < 20; i++) {"
+        " console.log('line ' + i); await (await fetch('/api/missing?' + i)).text() } }",
+    )
+    assert len(done["requests"]) == len(done["console"]) == 7
+    assert done["requests"][0] == "GET /api/missing?0 → 404"
+    assert done["requests"][-1] == done["console"][-1] == "and 14 more"
+
+
+def test_later_effects_come_once_as_earlier_in_the_next_answer(shop: Driver) -> None:
+    shop.visit("/")
+    assert "console" not in clicks(shop, "#late")
+    target = shop.call("tabs")["tabs"][0]["targetId"]
+    shop.until(
+        lambda: (
+            "/api/missing" in str(shop.call("cdp_read_events", targetId=target, offset=0))
+            and shop.call("tabs")["tabs"][0]["title"] == "late is over"
+        )
+    )
+    done = clicks(shop, "#idle")
+    assert done["earlier"] == ["GET /api/missing → 404", "error: came later"]
+    assert "console" not in done
+    assert "earlier" not in clicks(shop, "#idle")
+
+
+def test_what_a_dossier_has_told_is_not_told_again_as_earlier(shop: Driver) -> None:
+    shop.visit("/")
+    shop.fault("evaluate", script="nowhere()")  # tells of all that was before
+    clicks(shop, "#late")
+    error = shop.fault("waitFor", text="never", timeout=800)
+    assert [entry["text"] for entry in error["console"]] == ["came later"]
+    assert "earlier" not in clicks(shop, "#idle")
+
+
+def test_what_an_answer_has_no_place_for_waits_for_one_that_has(shop: Driver) -> None:
+    shop.visit("/")
+    clicks(shop, "#late")
+    shop.until(lambda: shop.call("tabs")["tabs"][0]["title"] == "late is over")
+    for tool in ("snapshot", "screenshot", "getContent"):
+        shop.call(tool)
+    shop.call("exists", selector="h1")
+    fields = [{"selector": "#who", "value": "Ada"}, {"selector": "#agree", "value": True}]
+    done = shop.call("fillForm", fields=fields)
+    assert done["earlier"] == ["GET /api/missing → 404", "error: came later"]
+
+
+def test_the_text_of_an_answer_is_the_json_of_its_structure(shop: Driver) -> None:
+    shop.visit("/")
+    result = shop.ask("click", selector="#say")
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]

@@ -1,0 +1,293 @@
+"""The guide to e2e sessions, followed to the letter: each call is made, each answer compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.support.apps import app_folder
+from tests.support.driving import GUARD_S, Driver, size
+from tests.support.servers import ROOT, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+GUIDE = (ROOT / "docs" / "guides" / "e2e.md").read_text()
+PICTURE = ROOT / "docs" / "pictures" / "dossier.png"
+LAMPSHOP = ROOT / "tests" / "support" / "lampshop"
+WIDTH = 1100
+"""Of the picture."""
+BLOCK = re.compile(r"```json\n(.+?)\n```", re.S)
+ROW = re.compile(r"\| `(startSession) (\{.+\})` \|")
+# The guide's commands say `pilothouse`, and so do the scripts that it has people write.
+TOOLS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A call of the guide, and as much of the answer as it tells."""
+
+    tool: str
+    arguments: str
+    told: dict[str, Any]
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^## \d+\. {title}\n(.*?)(?=^## |\Z)", GUIDE, re.M | re.S)
+    assert found is not None, title
+    return found[1]
+
+
+def exchanges(text: str) -> list[Exchange]:
+    """The calls of a part of the guide, each with the answer below it."""
+    blocks = [json.loads(block) for block in BLOCK.findall(text)]
+    calls, answers = blocks[::2], blocks[1::2]
+    assert len(calls) == len(answers)
+    assert all(call.keys() == {"name", "arguments"} for call in calls)
+    return [
+        Exchange(call["name"], json.dumps(call["arguments"]), answer)
+        for call, answer in zip(calls, answers, strict=True)
+    ]
+
+
+def fits(told: Any, got: Any) -> bool:
+    """Whether an answer is as told: `…` is any text, and what is not told may be anything."""
+    if isinstance(told, dict):
+        return isinstance(got, dict) and all(fits(told[name], got.get(name)) for name in told)
+    if isinstance(told, list):
+        wanted = [each for each in told if each != "…"]
+        return all(any(fits(each, one) for one in got) for each in wanted) and bool(told or not got)
+    if isinstance(told, str):
+        pattern = ".*".join(re.escape(part) for part in told.split("…"))
+        return isinstance(got, str) and re.fullmatch(pattern, got, re.S) is not None
+    return bool(told == got)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A copy of the app, whose fault is mended on the way."""
+    return Path(shutil.copytree(LAMPSHOP, tmp_path / "shop"))
+
+
+def in_place(text: str, shop: Path) -> str:
+    """The guide's paths as they are here."""
+    return text.replace("/path/to/shop", str(shop)).replace('"shop"', json.dumps(str(shop)))
+
+
+def follow(driver: Driver, exchange: Exchange, words: dict[str, str]) -> dict[str, Any]:
+    text = exchange.arguments
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    result = driver.ask(exchange.tool, **json.loads(text))
+    answer: dict[str, Any] = result["structuredContent"]
+    assert result["isError"] is ("error" in exchange.told), answer
+    assert fits(exchange.told, answer), (exchange, answer)
+    return answer
+
+
+def mend(shop: Path) -> None:
+    stock = shop / "stock.js"
+    sound = stock.read_text().replace('"paper', '"desk-lamp": { left: 2 }, "paper')
+    stock.write_text(sound)
+
+
+def test_the_guide_works_from_the_start_to_the_end_of_a_session(shop: Path) -> None:
+    told = GUIDE[: GUIDE.index("## 9.")].replace(section("Hot reload"), "")
+    (command,) = re.findall(r"```sh\n(pilothouse .+)\n```", section("A server for your client"))
+    words = {'"shop"': json.dumps(str(shop))}
+    followed = []
+    with Driver(env={"PILOTHOUSE_ROOTS": str(shop.parent), "PATH": TOOLS}) as driver:
+        started = driver.process.args
+        assert isinstance(started, list)
+        assert started[started.index("pilothouse") :] == shlex.split(command)
+        for exchange in exchanges(told):
+            if exchange.tool == "restartServer":
+                mend(shop)
+            answer = follow(driver, exchange, words)
+            followed.append(exchange.tool)
+            if "targetId" in answer:
+                words["TARGET"] = answer["targetId"]
+            if "dossier" in answer.get("error", {}) and "serverLogs" in answer["error"]:
+                look_at(Path(answer["error"]["dossier"]["path"]))
+                check_files(Path(answer["error"]["dossier"]["path"]).parent)
+            if exchange.tool == "exportSession":
+                written = Path(answer["files"][0]["path"]).read_text()
+                assert "Add desk lamp" in written
+                assert "correct horse" not in written
+    assert {"click", "readServerLogs", "saveState", "route", "endSession"} <= {*followed}
+
+
+def check_files(folder: Path) -> None:
+    """The files that the last section lists, as far as they are there by then."""
+    listed = re.findall(r"`([^`]+)`", section("Where the files are"))
+    names = {re.sub(r"\d+", "N", path.name) for path in folder.iterdir()}
+    assert {"app.stderr.log", "failure-N.png", "dossier-N.html"} <= names
+    assert names <= {*listed}, names
+
+
+def look_at(page: Path) -> None:
+    """Open a dossier as a person would, by day and by night."""
+    found = find_browser(os.environ)
+    assert found is not None
+    flags = ["--no-sandbox"] if needs_no_sandbox() else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found.path, args=flags)
+        light, dark = (_picture(browser, page, scheme) for scheme in ("light", "dark"))
+        browser.close()
+    assert size(light) == size(dark)
+    assert light != dark
+    if os.environ.get("PILOTHOUSE_WRITE_PICTURES"):
+        PICTURE.write_bytes(light)
+
+
+def _picture(browser: Browser, page: Path, scheme: str) -> bytes:
+    """What a dossier looks like: it shows itself whole, and asks for nothing."""
+    context = browser.new_context(viewport={"width": WIDTH, "height": 1500})
+    tab = context.new_page()
+    tab.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    heard: list[str] = []
+    tab.on("console", lambda line: heard.append(line.text))
+    tab.on("request", lambda request: heard.append(request.url))
+    tab.goto(page.as_uri())
+    assert [one for one in heard if not one.startswith("data:image/png")] == [page.as_uri()]
+    assert tab.title() == "waitForSelector #receipt: element_not_found"
+    assert tab.locator("h2").first.inner_text() == "Likely causes"
+    assert tab.locator("img").evaluate("image => image.naturalWidth") == 1280
+    assert "stock.js:5:8" in tab.locator("main").inner_text()
+    # Nothing has to be scrolled to sideways.
+    assert tab.evaluate("document.documentElement.scrollWidth") == WIDTH
+    return tab.screenshot()
+
+
+def test_the_picture_in_the_guide_is_there_and_readable() -> None:
+    assert "](../pictures/dossier.png)" in GUIDE
+    assert size(PICTURE.read_bytes())[0] == WIDTH
+
+
+def test_the_wait_for_a_hot_update_works_with_vite() -> None:
+    (exchange,) = exchanges(section("Hot reload"))
+    with app_folder("vite") as folder, Driver(env={"PILOTHOUSE_ROOTS": str(folder)}) as driver:
+        driver.call("startSession", cwd=str(folder), timeout=120_000)
+        driver.call("navigate", url="/", timeout=120_000)
+        driver.until(lambda: driver.value("document.readyState === 'complete'"))
+        source = folder / "src" / "title.js"
+        source.write_text(source.read_text().replace("Hello", "Goodbye"))
+        follow(driver, exchange, {})
+        assert driver.text("h1") == "Goodbye from Vite"
+
+
+@contextmanager
+def running(argv: list[str], sign: str, shop: Path, **env: str) -> Iterator[str]:
+    """A process of the test's own, and what it printed after a sign; its output is kept."""
+    log = shop / "dev.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment(env),
+            cwd=shop,
+        )
+    try:
+        yield _said(process, log, re.compile(sign))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(GUARD_S)
+
+
+def _said(process: subprocess.Popen[bytes], log: Path, sign: re.Pattern[str]) -> str:
+    deadline = time.monotonic() + GUARD_S
+    while not (found := sign.search(log.read_text())):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+    return found[1]
+
+
+def test_every_other_way_to_start_leads_to_the_shop(shop: Path) -> None:
+    mend(shop)
+    ways = [in_place(text, shop) for _, text in ROW.findall(section("Other ways to start"))]
+    script = re.search(r"```sh\n(#!/bin/sh\n.+?)\n```", GUIDE, re.S)
+    assert script is not None
+    (shop / "serve").write_text(script[1] + "\n")
+    (shop / "serve").chmod(0o755)
+    seen = set()
+    with Driver(env={"PILOTHOUSE_ROOTS": str(shop.parent), "PATH": TOOLS}) as driver:
+        driver.call("startSession", cwd=str(shop))
+        driver.visit("/")
+        login = next(e for e in exchanges(section("Keep and change things")))
+        follow(driver, login, {})
+        driver.call("saveState", name="ada")
+        driver.call("endSession")
+        for text in ways:
+            arguments = json.loads(text)
+            seen |= arguments.keys()
+            with _as_needed(arguments, shop, driver.home):
+                driver.call("startSession", **arguments)
+                assert driver.visit("/")["title"] == "Lamps"
+                who = driver.value("fetch('/api/me').then(a => a.json()).then(me => me.user)")
+                assert who == ("ada" if "state" in arguments else "")
+                assert driver.call("endSession")["success"]
+    assert {"command", "services", "url", "commandPath", "cdp", "state"} <= seen
+
+
+@contextmanager
+def _as_needed(arguments: dict[str, Any], shop: Path, home: Path) -> Iterator[None]:
+    """What must run before: the app itself, or a browser of the user's own."""
+    if "url" in arguments:
+        node = shutil.which("node") or pytest.skip("node is not installed")
+        with running([node, "server.js"], r"(http://localhost:\d+)", shop, PORT="0") as url:
+            arguments["url"] = url
+            yield
+    elif "cdp" in arguments:
+        chrome = [sys.executable, "-m", "pilothouse", "chrome", "--headless", "--port", "0"]
+        with running(chrome, r"(127\.0\.0\.1:\d+)", shop, PILOTHOUSE_HOME=str(home)) as where:
+            arguments["cdp"] = where
+            yield
+    else:
+        yield
+
+
+def test_wrap_answers_by_hand_as_the_contract_says(shop: Path) -> None:
+    (block,) = re.findall(r"```sh\n(pilothouse wrap .+?)\n```", GUIDE, re.S)
+    commands = block.splitlines()
+    with tempfile.TemporaryDirectory(prefix="ph-", dir="/tmp") as home:
+
+        def said(command: str) -> str:
+            ran = subprocess.run(
+                [sys.executable, "-m", *shlex.split(command)],
+                cwd=shop,
+                env=environment({"PILOTHOUSE_HOME": home, "PATH": TOOLS}),
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=True,
+            )
+            status: str = json.loads(ran.stdout)["status"]
+            return status
+
+        try:
+            assert [said(command) for command in commands] == ["ready", "running", "stopped"]
+        finally:
+            said(commands[-1])

@@ -1,0 +1,185 @@
+"""Tabs, popups, dialogs and downloads, over the wire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.e2e.test_acting import MINIMAL
+
+if TYPE_CHECKING:
+    from tests.support.driving import Driver
+
+pytestmark = pytest.mark.browser
+
+
+def tabs(shop: Driver) -> dict[str, dict[str, Any]]:
+    return {tab["id"]: tab for tab in shop.call("tabs")["tabs"]}
+
+
+# Tabs
+
+
+def test_a_new_tab_becomes_the_current_one_until_another_is_selected(shop: Driver) -> None:
+    shop.visit("/")
+    opened = shop.call("tabs", action="new", url="/second.html")["tabs"]
+    assert [tab["current"] for tab in opened] == [False, True]
+    assert opened[1]["title"] == "The second page"
+    assert shop.text("h1") == "The second page"
+    assert shop.call("getContent", selector="h1", tabId="t1")["content"] == "<h1>The shop</h1>"
+    shop.call("tabs", action="select", tabId="t1")
+    assert shop.text("h1") == "The shop"
+    assert opened[0]["targetId"] != opened[1]["targetId"]
+
+
+def test_the_id_of_a_closed_tab_is_never_used_again(shop: Driver) -> None:
+    seen = set(tabs(shop))
+    for _ in range(3):
+        opened = shop.call("tabs", action="new")["tabs"][-1]["id"]
+        assert opened not in seen
+        seen.add(opened)
+        left = shop.call("tabs", action="close", tabId=opened)["tabs"]
+        assert [tab["id"] for tab in left] == ["t1"]
+        assert left[0]["current"]
+        assert shop.fault("click", selector="h1", tabId=opened)["type"] == "tab_not_found"
+
+
+@pytest.mark.parametrize("action", ["select", "close"])
+def test_an_action_on_a_tab_needs_one_that_is_open(shop: Driver, action: str) -> None:
+    without = shop.fault("tabs", action=action)
+    assert (without["type"], without["field"]) == ("invalid_input", "tabId")
+    assert shop.fault("tabs", action=action, tabId="t777")["type"] == "tab_not_found"
+
+
+def test_a_new_tab_at_a_forbidden_address_is_url_not_allowed_and_opens_nothing(
+    shop: Driver,
+) -> None:
+    before = tabs(shop)
+    error = shop.fault("tabs", action="new", url="http://169.254.169.254/")
+    assert error["type"] == "url_not_allowed"
+    assert tabs(shop) == before
+
+
+@pytest.mark.parametrize("trigger", ["#popup", "#blank"])
+def test_a_popup_becomes_a_tab_but_never_the_current_one(shop: Driver, trigger: str) -> None:
+    shop.visit("/dialogs.html")
+    told = shop.call("click", selector=trigger).get("browser", [])
+    popups = shop.until(lambda: [t for t in tabs(shop).values() if t["opener"] == "t1"])
+    assert len(popups) == 1
+    popup = popups[0]["id"]
+    assert not popups[0]["current"]
+    assert shop.text("h1") == "Dialogs"
+    if not told:  # it may open after the click has been answered
+        told = shop.until(lambda: shop.call("hover", selector="h1").get("browser"))
+    assert any(line.startswith(f"tab opened: {popup} by t1") for line in told)
+    shop.call("waitFor", text="The second page", tabId=popup)
+    assert shop.call("click", selector="h1", tabId=popup)["url"].endswith("/second.html")
+
+
+def test_a_tab_is_observed_from_its_first_request(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("click", selector="#popup")
+    popup = shop.until(lambda: [t for t in tabs(shop).values() if t["opener"]])[0]
+    shop.call("waitFor", text="The second page", tabId=popup["id"])
+    mine = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]
+    events = shop.call("cdp_read_events", targetId=mine["targetId"], kinds=["request"])["events"]
+    assert any(event["url"].endswith("/second.html") for event in events)
+    assert shop.call("cdp_read_events", targetId=popup["targetId"])["state"] == "observing"
+
+
+def test_an_element_in_a_frame_can_be_found_and_clicked_by_its_ref(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    found = shop.call("find", text="Inner button")["matches"][0]
+    ref = found.split("[ref=")[1].split("]")[0]
+    assert ref.startswith("f")
+    shop.call("click", selector=ref)
+    assert shop.call("find", text="pressed")["matched"] == 1
+
+
+# Dialogs
+
+
+def test_a_click_that_opens_a_dialog_returns_at_once_and_tells_of_it(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    done = shop.call("click", selector="#alert")
+    assert done["dialog"] == {"type": "alert", "message": "mind the gap", "default": ""}
+    assert done["browser"] == ["dialog: alert in t1: mind the gap"]
+    handled = shop.call("handleDialog", accept=True)
+    assert (handled["handled"], handled["type"]) == (True, "alert")
+    shop.call("waitFor", text="alerted")
+
+
+@pytest.mark.parametrize(
+    ("button", "answer", "said"),
+    [
+        ("#confirm", {"accept": True}, "confirmed true"),
+        ("#confirm", {"accept": False}, "confirmed false"),
+        ("#prompt", {"accept": True, "text": "Ada"}, "prompted Ada"),
+        ("#prompt", {"accept": True, "text": ""}, "prompted"),
+        ("#prompt", {"accept": False}, "prompted null"),
+    ],
+)
+def test_a_dialog_is_answered_as_told(
+    shop: Driver, button: str, answer: dict[str, Any], said: str
+) -> None:
+    shop.visit("/dialogs.html")
+    assert shop.call("click", selector=button)["dialog"]["type"] == button.removeprefix("#")
+    shop.call("handleDialog", **answer)
+    shop.until(lambda: shop.text("#said").strip() == said)
+
+
+def test_every_step_in_a_tab_with_a_dialog_is_dialog_open(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("click", selector="#alert")
+    for tool in MINIMAL.keys() - {"handleDialog", "tabs"}:
+        error = shop.fault(tool, **MINIMAL[tool])
+        assert (tool, error["type"]) == (tool, "dialog_open")
+        assert error["dialog"]["message"] == "mind the gap"
+        assert "handleDialog" in error["suggestion"]
+    assert tabs(shop)["t1"]["url"].endswith("/dialogs.html")
+    shop.call("handleDialog", accept=True)
+    assert shop.text("h1") == "Dialogs"
+
+
+def test_a_dialog_in_one_tab_leaves_the_others_free(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    other = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
+    shop.call("click", selector="#alert", tabId="t1")
+    assert shop.call("click", selector="h1", tabId=other)["success"] is True
+    assert shop.fault("handleDialog", accept=True, tabId=other)["type"] == "invalid_input"
+    shop.call("handleDialog", accept=True, tabId="t1")
+
+
+def test_without_a_dialog_there_is_nothing_to_handle(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    error = shop.fault("handleDialog", accept=True)
+    assert error["type"] == "invalid_input"
+    assert "no dialog is open in t1" in error["message"]
+
+
+def test_a_page_that_asks_before_it_is_left_is_left_only_when_told(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("click", selector="#guard")
+    assert shop.call("click", selector="#away")["dialog"]["type"] == "beforeunload"
+    shop.call("handleDialog", accept=False)
+    assert shop.text("h1") == "Dialogs"
+    shop.call("click", selector="#away")
+    shop.call("handleDialog", accept=True)
+    shop.call("waitFor", text="The second page")
+
+
+# Downloads
+
+
+def test_a_download_is_saved_and_reported(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    told = shop.call("click", selector="#download").get("browser", [])
+    if not told:  # it may be saved after the click has been answered
+        told = shop.until(lambda: shop.call("hover", selector="h1").get("browser"))
+    saved = shop.call("getSessionStatus")["downloads"][-1]
+    assert told == [f"download: report.csv saved as {saved['path']}"]
+    assert saved["name"] == "report.csv"
+    assert Path(saved["path"]).read_text() == "item,price\nlamp,12\n"
+    assert Path(saved["path"]).is_relative_to(shop.home)

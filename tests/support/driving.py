@@ -1,0 +1,161 @@
+"""The product's e2e sessions, driven over the MCP wire as an agent would, in a shop of our own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.support.observing import ToolFailed
+from tests.support.servers import RawStdio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHOP = Path(__file__).parent / "shop"
+GUARD_S = 30
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Driver(RawStdio):
+    """`pilothouse --tools e2e,observe` on stdio, with a home of its own."""
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+        # Not the test's own folder: Chromium cannot live in a path that long.
+        self.home = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        self.files = self.home / "files"
+        self.files.mkdir()
+        own = {"PILOTHOUSE_HOME": str(self.home), "PILOTHOUSE_ROOTS": str(self.files)}
+        super().__init__(
+            "--tools",
+            "e2e,observe",
+            "--profile",
+            "full",
+            *args,
+            module="pilothouse",
+            env={**own, **(env or {})},
+        )
+        self._last = 0
+        self.session_id = ""
+        self.url = ""
+        self.initialize()
+
+    def start(self, **arguments: Any) -> dict[str, Any]:
+        """Start a session: with the shop, unless something else is asked for."""
+        if not arguments.keys() & {"url", "command", "commandPath", "services", "cdp"}:
+            arguments["command"] = [sys.executable, str(SHOP / "server.py")]
+        started = self.call("startSession", **arguments)
+        self.session_id, self.url = started["sessionId"], started["url"]
+        return started
+
+    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The whole result of a call."""
+        result: dict[str, Any] = self.answer(self.begin(tool, **arguments))["result"]
+        return result
+
+    def begin(self, tool: str, **arguments: Any) -> int:
+        """Send a call and do not wait for its answer."""
+        self._last += 1
+        self.send_request("tools/call", {"name": tool, "arguments": arguments}, 1000 + self._last)
+        return 1000 + self._last
+
+    def answer(self, request_id: int) -> Any:
+        while True:
+            answer = self.receive()
+            if answer.get("id") == request_id:
+                return answer
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that goes well."""
+        result = self.ask(tool, **arguments)
+        if result["isError"]:
+            raise ToolFailed(result["structuredContent"])
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
+    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The error of a call that must fail."""
+        result = self.ask(tool, **arguments)
+        assert result["isError"], result
+        error: dict[str, Any] = result["structuredContent"]["error"]
+        return error
+
+    def visit(self, path: str) -> dict[str, Any]:
+        return self.call("navigate", url=path)
+
+    def value(self, script: str) -> Any:
+        """What a script gives in the page."""
+        return self.call("evaluate", script=script).get("result")
+
+    def text(self, selector: str) -> str:
+        content: str = self.call("getContent", selector=selector, **{"as": "text"})["content"]
+        return content
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Ask again until it is so."""
+        deadline = time.monotonic() + GUARD_S
+        while not (found := condition()):
+            assert time.monotonic() < deadline, "it never came to be"
+        return found
+
+    def resource(self, uri: str) -> bytes:
+        """A resource's content; its text as bytes too."""
+        self._last += 1
+        answer = self.request("resources/read", {"uri": uri}, id=1000 + self._last)
+        content = answer["result"]["contents"][0]
+        return base64.b64decode(content["blob"]) if "blob" in content else content["text"].encode()
+
+    def processes(self, kind: str = "") -> list[psutil.Process]:
+        """Chromium's processes of a type, such as renderer; without one, the browsers."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                arguments = process.cmdline()
+                types = [a for a in arguments if a.startswith("--type=")]
+                is_chromium = "--enable-automation" in arguments or types
+                if is_chromium and types == ([f"--type={kind}"] if kind else []):
+                    found.append(process)
+        return found
+
+    def tidy(self) -> None:
+        """One tab without a dialog, whatever the test before has left."""
+        for tab in self.call("tabs")["tabs"]:
+            if self.ask("exists", selector="html", tabId=tab["id"])["isError"]:
+                self.ask("handleDialog", accept=True, tabId=tab["id"])
+            if tab["id"] != "t1":
+                self.call("tabs", action="close", tabId=tab["id"])
+
+    def __exit__(self, *args: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()  # it ends its browsers and servers itself
+            self.process.wait(GUARD_S)
+        super().__exit__(*args)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height of a PNG."""
+    assert png.startswith(PNG)
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def whole_text(result: dict[str, Any]) -> str:
+    """All that an answer says, text and structured content, as it goes over the wire."""
+    texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+    structured = result["structuredContent"]
+    return "\n".join(texts) + json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
+
+
+def picture(result: dict[str, Any]) -> bytes:
+    """The image block of an answer."""
+    return next(base64.b64decode(b["data"]) for b in result["content"] if b["type"] == "image")

@@ -1,0 +1,332 @@
+"""E2e sessions over the MCP wire: a driver with a home of its own, its processes, its dev servers.
+
+Everything that a driver starts inherits the temp folder of its place. So it is found again when
+its parents are gone, and no profile is left in a folder that nobody looks into.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.support.servers import RawStdio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+GUARD_S = 30.0
+
+# A dev server on both loopback addresses. The query says what it answers, and how it dies.
+APP = """\
+import os, signal, socket, sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+HEADERS = ("Location", "Content-Security-Policy", "Refresh", "Set-Cookie")
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked = dict(parse_qsl(urlsplit(self.path).query))
+        if "exit" in asked:
+            print("the last words of the app", file=sys.stderr, flush=True)
+            os._exit(int(asked["exit"]))
+        body = asked.get("body", "good").encode()
+        self.send_response(int(asked.get("status", "200")))
+        self.send_header("Content-Type", asked.get("type", "text/html"))
+        self.send_header("Content-Length", str(len(body)))
+        for name in HEADERS:
+            if name in asked:
+                self.send_header(name, asked[name])
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, form, *words):
+        print(form % words, flush=True)
+
+
+class Six(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
+def serve():
+    port = int(os.environ["PORT"])
+    for kind, host in ((ThreadingHTTPServer, "127.0.0.1"), (Six, "::1")):
+        threading.Thread(target=kind((host, port), Answer).serve_forever).start()
+    print("the app of", os.environ.get("NAME", "nobody"), flush=True)
+"""
+PLAIN = APP + "serve()\n"
+# Forks twice, opens a session of its own, and no part of it heeds SIGTERM.
+STUBBORN = (
+    APP
+    + """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        serve()
+    else:
+        os._exit(0)
+else:
+    while True:
+        signal.pause()
+"""
+)
+
+
+class Place:
+    """A short folder under /tmp with the home, the temp folder and the app of one test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home, self.temp, self.app = root / "h", root / "t", root / "app"
+        for folder in (self.home, self.temp, self.app):
+            folder.mkdir()
+        self.script("app.py", PLAIN)
+        self.script("stubborn.py", STUBBORN)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For a Pilothouse that keeps to this place."""
+        return {
+            "PILOTHOUSE_HOME": str(self.home),
+            "PILOTHOUSE_ROOTS": str(self.app),
+            "TMPDIR": str(self.temp),
+        }
+
+    def script(self, name: str, text: str) -> Path:
+        """An executable Python script in the app's folder."""
+        path = self.app / name
+        path.write_text(f"#!{sys.executable}\n{text}")
+        path.chmod(0o700)
+        return path
+
+    def living(self) -> list[psutil.Process]:
+        """All processes of this place that are no zombies."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                ours = process.environ().get("TMPDIR") == str(self.temp)
+                named = str(self.root) in " ".join(process.cmdline())
+                if (ours or named) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def sessions(self) -> list[Path]:
+        """The folders that sessions left."""
+        folder = self.home / "sessions"
+        return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+@contextmanager
+def open_place() -> Iterator[Place]:
+    """At the end nothing that was started there may live."""
+    # Chromium's sockets have short names only, and TMPDIR may be long.
+    root = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+    place = Place(root)
+    try:
+        yield place
+        left = until(place.living, lambda found: not found)
+        assert left == [], left
+    finally:
+        for process in place.living():
+            with suppress(psutil.Error):
+                process.kill()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def until[T](look: Callable[[], T], done: Callable[[T], object], guard: float = GUARD_S) -> T:
+    """What was seen last: either it is done, or the guard has passed."""
+    deadline = time.monotonic() + guard
+    while True:
+        seen = look()
+        if done(seen) or time.monotonic() > deadline:
+            return seen
+        time.sleep(0.02)
+
+
+class Driver(RawStdio):
+    """`pilothouse` on stdio, with all tools."""
+
+    def __init__(self, place: Place, *args: str, env: dict[str, str] | None = None) -> None:
+        super().__init__(
+            "--profile", "full", *args, module="pilothouse", env={**place.env, **(env or {})}
+        )
+        self.place = place
+        self._last = 0
+        self._came: dict[int, Any] = {}
+        self.initialize()
+
+    # Calls
+
+    def begin(self, tool: str, **arguments: Any) -> int:
+        """Send a call; its answer is fetched with `result`."""
+        self._last += 1
+        number = 1000 + self._last
+        self.send_request("tools/call", {"name": tool, "arguments": arguments}, id=number)
+        return number
+
+    def result(self, number: int) -> dict[str, Any]:
+        """The whole result of a call that was begun; others may come before it."""
+        while number not in self._came:
+            answer = self.receive()
+            if "id" in answer:
+                self._came[answer["id"]] = answer
+        found: dict[str, Any] = self._came.pop(number)["result"]
+        return found
+
+    def cancel(self, number: int) -> None:
+        message = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": number, "reason": "the user pressed Escape"},
+        }
+        self.send(json.dumps(message).encode())
+
+    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return self.result(self.begin(tool, **arguments))
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that goes well."""
+        return good(self.ask(tool, **arguments))
+
+    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The error of a call that must fail."""
+        return bad(self.ask(tool, **arguments))
+
+    def start(self, script: str = "app.py", **arguments: Any) -> dict[str, Any]:
+        """A session on one of the place's dev servers."""
+        arguments.setdefault("command", [sys.executable, script])
+        return self.call("startSession", cwd=str(self.place.app), **arguments)
+
+    def status(self, session: dict[str, Any]) -> dict[str, Any]:
+        return self.call("getSessionStatus", sessionId=session["sessionId"])
+
+    def end(self, session: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        return self.call("endSession", sessionId=session["sessionId"], **arguments)
+
+    # Processes
+
+    def below(self) -> list[psutil.Process]:
+        """Every live process below ours, however deep."""
+        with suppress(psutil.NoSuchProcess):
+            return [one for one in descendants(self.process.pid) if lives(one)]
+        return []
+
+    def browsers(self) -> list[psutil.Process]:
+        """The main processes of the browsers."""
+        return [one for one in self.below() if is_browser(one)]
+
+
+def good(result: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = result["structuredContent"]
+    assert not result["isError"], content
+    return content
+
+
+def bad(result: dict[str, Any]) -> dict[str, Any]:
+    assert result["isError"], result
+    error: dict[str, Any] = result["structuredContent"]["error"]
+    return error
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_browser(process: psutil.Process) -> bool:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return any(word.startswith("--user-data-dir=") for word in words) and not any(
+        word.startswith("--type=") for word in words
+    )
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Canary:
+    """A server on this machine that no page should reach, and that counts who does."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.connections = 0
+        canary = self
+
+        class Count(BaseHTTPRequestHandler):
+            def setup(self) -> None:
+                canary.connections += 1
+                super().setup()
+
+            def do_GET(self) -> None:
+                canary.paths.append(self.path)
+                self.send_response(200)
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.send_header("Cache-Control", "no-store")
+                self.send_header("Content-Length", "6")
+                self.end_headers()
+                with suppress(OSError):
+                    self.wfile.write(b"canary")
+
+            do_POST = do_OPTIONS = do_HEAD = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Six(ThreadingHTTPServer):
+            address_family = socket.AF_INET6
+
+        # Every address of IPv4's loopback, because "127.0.0.2" is a spelling too.
+        four = ThreadingHTTPServer(("0.0.0.0", 0), Count)
+        self.port = int(four.server_address[1])
+        self._servers = [four, Six(("::1", self.port), Count)]
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def clear(self) -> None:
+        self.paths.clear()
+        self.connections = 0
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+
+@contextmanager
+def open_canary() -> Iterator[Canary]:
+    canary = Canary()
+    try:
+        yield canary
+    finally:
+        canary.close()

@@ -1,0 +1,148 @@
+"""A dossier is as rich as its budget allows, and never larger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pilothouse.core.fence import visible_json
+from pilothouse.e2e.causes import Evidence
+from pilothouse.e2e.digest import Exchange
+from pilothouse.e2e.dossier import BUDGET, LEAST, compose, next_calls, whole
+from pilothouse.e2e.protocol import Trouble
+
+BASE = "http://localhost:3000"
+AT = "2026-01-01T00:00:00.000Z"
+NOT_FOUND = Trouble("not_found", "Timeout 300ms exceeded.")
+
+
+def failed(number: int = 1, status: int = 500) -> Exchange:
+    return Exchange(
+        f"7.{number}", "GET", f"{BASE}/api/{number}", "Fetch", number, 1.0, status=status
+    )
+
+
+def rich(size: int, text: str = "x" * 300) -> Evidence:
+    return Evidence(
+        NOT_FOUND,
+        selector="#buy",
+        screenshot={"uri": "e2e://artifact/s/failure-1.png", "path": "/p", "capturedAt": AT},
+        snapshot="\n".join(f"- text: now {n} {text}" for n in range(size)),
+        baseline="\n".join(f"- text: then {n} {text}" for n in range(size)),
+        overlay=text,
+        console=[{"type": "error", "text": f"{n} {text}", "seq": n} for n in range(size)],
+        requests=[(failed(n), text) for n in range(size)],
+        server_lines=[f"line {n} {text}" for n in range(size)],
+        moments=[f"-0.{n} s {text}" for n in range(size)],
+        missing=["element: not in time"],
+    )
+
+
+def test_a_small_dossier_is_told_whole() -> None:
+    made = compose(rich(3, "short"), BASE, AT)
+    assert [entry["text"] for entry in made["console"]] == ["0 short", "1 short", "2 short"]
+    assert made["console"][0]["key"] == "console:0"
+    assert made["requests"][0] == {
+        "request": "GET /api/0 → 500",
+        "requestId": "7.0",
+        "body": "short",
+    }
+    assert made["serverLogs"] == {
+        "stderr": "line 0 short\nline 1 short\nline 2 short",
+        "capturedAt": AT,
+    }
+    assert made["screenshot"]["capturedAt"] == AT
+    assert made["missing"] == ["element: not in time"]
+    assert len(made["snapshotDiff"]) == 6
+
+
+def test_what_there_is_nothing_of_is_not_mentioned() -> None:
+    assert compose(Evidence(NOT_FOUND), BASE, AT) == {"causes": []}
+
+
+@given(
+    size=st.integers(0, 200),
+    text=st.text(st.characters(codec="utf-8"), max_size=600),
+    frame=st.integers(0, 9_000),
+)
+@settings(deadline=None, max_examples=40)
+def test_a_dossier_never_takes_more_than_its_room(size: int, text: str, frame: int) -> None:
+    beside = {"message": "m" * frame}
+    made = compose(rich(size, text), BASE, AT, beside)
+    room = max(LEAST, BUDGET - len(visible_json(beside)))
+    # What is left at the barest: causes, the reference, the overlay, what is missing.
+    assert len(visible_json(made)) <= room or not {"console", "requests", "timeline"} & made.keys()
+    assert made["causes"]
+    assert made["screenshot"]
+
+
+def test_the_newest_survive_where_room_is_short() -> None:
+    made = compose(rich(200), BASE, AT)
+    assert made["console"][0]["text"].startswith("0 ")
+    assert "line 199" in made["serverLogs"]["stderr"]
+    assert made["timeline"][-1].startswith("-0.199 s")
+
+
+def test_the_page_for_people_has_what_the_answer_has_no_room_for() -> None:
+    evidence = rich(90)
+    assert len(whole(evidence, BASE, AT)["console"]) == 90
+    assert len(compose(evidence, BASE, AT)["console"]) < 90
+
+
+@pytest.mark.parametrize(
+    ("event", "at"),
+    [
+        (
+            {"frames": [{"url": "a.js", "line": 1, "column": 2, "function": "buy"}]},
+            ["buy (a.js:1:2)"],
+        ),
+        (
+            {
+                "frames": [
+                    {
+                        "url": "a.js",
+                        "line": 1,
+                        "column": 2,
+                        "original": {"source": "src/a.ts", "line": 9, "column": 4, "name": "pay"},
+                    }
+                ]
+            },
+            ["pay (src/a.ts:9:4)"],
+        ),
+        ({"stack": {"url": "a.js", "line": 3, "column": 1}}, ["a.js:3:1"]),
+        ({"frames": [{"function": "native"}]}, None),
+        ({}, None),
+    ],
+)
+def test_a_console_error_is_told_with_its_frames(
+    event: dict[str, Any], at: list[str] | None
+) -> None:
+    evidence = Evidence(NOT_FOUND, console=[{"type": "error", "text": "t", "seq": 4, **event}])
+    assert compose(evidence, BASE, AT)["console"][0].get("at") == at
+
+
+@pytest.mark.parametrize(
+    ("evidence", "calls"),
+    [
+        (Evidence(NOT_FOUND), ["snapshot"]),
+        (Evidence(Trouble("timeout", ""), server_lines=["x"]), ["snapshot", "readServerLogs"]),
+        (
+            Evidence(Trouble("navigation", ""), server_exit={"exitCode": 1}),
+            ["fix the code", "restartServer"],
+        ),
+        (Evidence(Trouble("script", "")), []),
+    ],
+)
+def test_the_next_calls_fit_the_evidence(evidence: Evidence, calls: list[str]) -> None:
+    found = next_calls(evidence, "")
+    assert len(found) == len(calls)
+    assert all(call.startswith(start) for call, start in zip(found, calls, strict=True))
+
+
+def test_the_body_of_the_newest_failed_request_is_a_call_away() -> None:
+    fine = Exchange("7.9", "GET", BASE, "Fetch", 9, 1.0, status=200, ended_at=9_000)
+    evidence = Evidence(NOT_FOUND, requests=[(fine, ""), (failed(), "")])
+    assert "cdp_get_response_body(targetId: T, requestId: 7.1)" in next_calls(evidence, "T")
