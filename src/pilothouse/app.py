@@ -97,7 +97,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
-        listeners=lambda: frozenset(session.listeners),
+        listeners=session.listeners,
         mask=redactor.value,
         teach=redactor.teach,
     )

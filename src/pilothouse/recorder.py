@@ -12,6 +12,7 @@ from pilothouse.observe.reading import Page, settle_places, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pilothouse.core.ring import Ring
     from pilothouse.observe.observation import Observation
     from pilothouse.server.session import Session
 
@@ -53,6 +54,10 @@ class TabRecording:
     def __init__(self, observer: Observer, observation: Observation) -> None:
         self._observer = observer
         self._observation = observation
+
+    @property
+    def ring(self) -> Ring[Any]:
+        return self._observation.ring
 
     @property
     def next_seq(self) -> int:

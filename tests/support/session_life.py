@@ -254,11 +254,16 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-def is_browser(process: psutil.Process) -> bool:
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; none once it has gone."""
     try:
-        words = process.cmdline()
+        return process.cmdline()
     except psutil.Error:
-        return False
+        return []
+
+
+def is_browser(process: psutil.Process) -> bool:
+    words = words_of(process)
     return any(word.startswith("--user-data-dir=") for word in words) and not any(
         word.startswith("--type=") for word in words
     )

@@ -10,7 +10,8 @@ from pydantic import Field
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Args, Result
 from pilothouse.core.tool import Example, tool
-from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, UrlNotAllowed
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
@@ -79,23 +80,40 @@ class Navigated(Acted):
 )
 async def navigate(args: Navigate, helm: Helm) -> Navigated:
     """Go to a URL."""
-    url = await full_url(helm.find(args.session_id), args.url)
+    session = helm.find(args.session_id)
+    url = await full_url(session, args.url)
 
-    async def do(tab: Tab) -> tuple[int | None, dict[str, str], str]:
+    async def do(tab: Tab) -> tuple[int | None, str]:
         answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
-        headers = answer.headers if answer else {}
-        return answer.status if answer else None, headers, await tab.page.title()
+        if answer is not None:
+            _check_proxy(args.url, tab.url, answer.headers)
+        return answer.status if answer else None, await tab.page.title()
 
     done = await step(helm, args, "navigate", do, target=args.url)
-    status, headers, title = done.value or (None, {}, "")
-    if "x-pilothouse-blocked" in headers:
+    status, title = done.value or (None, "")
+    return Navigated(**acted(done), status=status, title=session.mask(title))
+
+
+def _check_proxy(asked: str, reached: str, headers: dict[str, str]) -> None:
+    """A page that our own proxy wrote is no page of the address.
+
+    Raises:
+        UrlNotAllowed, NavigationFailed
+    """
+    if rule := headers.get("x-pilothouse-blocked"):
         raise UrlNotAllowed(
-            f"{args.url} led to an address that this session's browser may not visit",
+            f"{asked} led to an address that this session's browser may not visit",
             hint="stay on the app's own address, or list the host in ALLOWED_HOSTS",
-            url=done.url,
-            rule=headers["x-pilothouse-blocked"],
+            url=reached,
+            rule=rule,
         )
-    return Navigated(**acted(done), status=status, title=title)
+    if reason := headers.get("x-pilothouse-failed"):
+        raise NavigationFailed(
+            f"{asked} could not be loaded: {reason}",
+            hint="check the URL; getSessionStatus says how the app's server is",
+            url=reached,
+            reason=reason,
+        )
 
 
 class GoBack(Acting):
@@ -175,10 +193,13 @@ async def type_(args: Type, helm: Helm) -> Acted:
             typing = field.press_sequentially(args.text, timeout=args.timeout)
         else:
             typing = field.fill(args.text, timeout=args.timeout)
+
+        async def learn() -> None:
+            if await _kind(field, args.timeout) == "password":
+                session.keep_secret(args.text)  # before the typing can fail
+
         # Asked for at the same time, so that it costs no time of its own.
-        kind, _ = await asyncio.gather(_kind(field, args.timeout), typing)
-        if kind == "password":
-            session.keep_secret(args.text)
+        await asyncio.gather(learn(), typing)
         if args.submit:
             await field.press("Enter", timeout=args.timeout)
 
@@ -224,6 +245,8 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
     for entry in args.fields:
 
         async def fill(tab: Tab, entry: FormField = entry) -> None:
+            if entry is args.fields[0]:
+                await _learn_passwords(tab, args.fields, helm.find(args.session_id))
             field = tab.locator(entry.selector)
             if isinstance(entry.value, bool):
                 await field.set_checked(entry.value, timeout=args.timeout)
@@ -236,7 +259,8 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
                     helm.find(args.session_id).keep_secret(entry.value)
                 await field.fill(entry.value, timeout=args.timeout)
 
-        done = await step(helm, args, "fillForm", fill, target=entry.selector)
+        is_last = entry is args.fields[-1] and not args.submit
+        done = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
     if args.submit:
         button = args.submit
 
@@ -246,6 +270,23 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
         done = await step(helm, args, "fillForm", press, target=button)
     assert done is not None
     return Acted(**acted(done))
+
+
+async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSession) -> None:
+    """Before any field can fail: the error would show what the others were to get."""
+
+    async def learn(entry: FormField) -> None:
+        try:
+            found = tab.locator(entry.selector)
+            kinds = await found.evaluate_all("all => all.map(e => e.type)")
+        except Exception as error:
+            if not error_name(error):
+                raise
+            return  # it is told when it is its turn
+        if "password" in kinds:
+            session.keep_secret(str(entry.value))
+
+    await asyncio.gather(*(learn(entry) for entry in fields if isinstance(entry.value, str)))
 
 
 async def _tag(field: Any, limit: float) -> str:
@@ -394,7 +435,12 @@ async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
         else:
             await dialog.dismiss()
         session.record("handleDialog", tab.id, accept=args.accept, text=args.text)
-        return DialogHandled(handled=True, type=dialog.type, message=dialog.message, url=tab.url)
+        return DialogHandled(
+            handled=True,
+            type=dialog.type,
+            message=session.mask(dialog.message),
+            url=session.mask(tab.url),
+        )
 
 
 TOOLS = (

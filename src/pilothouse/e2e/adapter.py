@@ -17,9 +17,12 @@ import anyio
 
 from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionStarted, SessionTerminated
+from pilothouse.core.timeline import Timeline
 from pilothouse.core.urls import Policy, loopback_only, target_of
+from pilothouse.e2e.allowed import check_cwd
 from pilothouse.e2e.browser import ContextOptions, Engine, Launch, error_name, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserLaunchFailed,
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.events import Event
     from pilothouse.core.settings import Settings
-    from pilothouse.core.timeline import Timeline
     from pilothouse.e2e.browser import DrivenBrowser
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Recorder, Server
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 
 SWEEP_S = 0.5
 GRACE_S = 5.0
+TAIL = 15
+"""Lines of its log that are told of a server's end."""
 REMEMBERED = 200
 """Ended sessions whose fate is still told."""
 
@@ -89,8 +94,8 @@ class Means:
     find_browser: Callable[[], str]
     """Path of the Chromium to start; empty leaves it to Playwright."""
     chromium_flags: tuple[str, ...]
-    listeners: Callable[[], frozenset[int]]
-    """Pilothouse's own ports, where no page has any business."""
+    listeners: set[int]
+    """Pilothouse's own ports, where no page has any business; ours are added to them."""
     mask: Callable[[Any], Any]
     teach: Callable[[str], None]
 
@@ -182,7 +187,7 @@ class Sessions:
             session_id,
             means.clock,
             folder,
-            means.timeline,
+            _part_of(means.timeline),
             means.recorder,
             means.explain,
             records=request.records,
@@ -226,6 +231,7 @@ class Sessions:
                 clock=self._means.clock,
             ) as proxy:
                 session.proxy = proxy
+                self._means.listeners.add(proxy.port)
                 try:
                     await _unless(keeper.over, self._bring_up(keeper, request, report))
                     if not started.done():
@@ -234,6 +240,7 @@ class Sessions:
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self._take_down(keeper)
+                    self._means.listeners.discard(proxy.port)
         except Exception as error:
             if started.done():
                 raise
@@ -321,7 +328,7 @@ class Sessions:
         starter, means = self._means.starter, self._means
 
         def on_line(service: str, stream: str, line: str) -> None:
-            means.timeline.emit(
+            session.timeline.emit(
                 ServerLogged(
                     at=means.clock(),
                     service=service,
@@ -352,29 +359,29 @@ class Sessions:
         if request.url:
             session.servers.insert(0, starter.join(request.url, request.logs))
         session.url = session.servers[0].info.url if session.servers else ""
-        cwd = starter.roots[0]
-        session.log_folders = starter.log_folders(session.folder, cwd)
+        cwds = [check_cwd(spec.cwd, starter.roots) for spec in request.services]
+        session.log_folders = tuple(
+            folder
+            for cwd in cwds or starter.roots[:1]
+            for folder in starter.log_folders(session.folder, cwd)
+        )
         session.file_roots = (*starter.roots, session.folder)
 
     def _server_ended(self, session: E2eSession, service: str, code: int) -> None:
         if session.ended is not None:
             return
-        lines = [
-            moment.event.facts()["line"]
-            for moment in self._means.timeline.tail(200).moments
-            if isinstance(moment.event, ServerLogged) and moment.event.service == service
-        ]
+        lines = [event.line for event in session.server_lines if event.service == service]
+        lines = lines or tails(session)  # of a command that writes files of its own
         session.notices.append(
-            {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-15:]}
+            {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-TAIL:]}
         )
         session.note("server exited", f"{service} with code {code}")
 
     def _policy(self, session: E2eSession) -> Policy:
-        blocked = set(self._means.listeners()) | self._means.recorder.foreign_ports()
-        if session.proxy is not None:
-            blocked.add(session.proxy.port)
-        if session.browser is not None and session.browser.debug_port:
-            blocked.add(session.browser.debug_port)
+        blocked = self._means.listeners | self._means.recorder.foreign_ports()
+        # No page may drive a browser: neither its own, nor that of the agent's other sessions.
+        browsers = (keeper.session.browser for keeper in self._holding)
+        blocked |= {browser.debug_port for browser in browsers if browser is not None}
         settings = self._means.settings
         return Policy(
             own_origins=own_origins(_urls(session)),
@@ -506,6 +513,17 @@ async def _unless(over: asyncio.Event, work: Any) -> None:
             # Shielded, or it would go on beside the taking down of what it brings up.
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((task,))
+
+
+def _part_of(whole: Timeline) -> Timeline:
+    """A timeline of its own, all of which is told to the whole one."""
+    part = Timeline()
+
+    def pass_on(event: Event) -> None:
+        whole.emit(event)
+
+    part.listen(pass_on)
+    return part
 
 
 def _urls(session: E2eSession) -> list[str]:

@@ -59,11 +59,7 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
     found += [f"the URL policy refused {refusal}" for refusal in evidence.refusals[:2]]
     found += _way(evidence)
     broken = [e for e, _ in evidence.requests if e.status >= 500]
-    said = [
-        line
-        for line in evidence.server_lines
-        if _ERROR_LINE.search(line) and not _FRAME_LINE.match(line)
-    ]
+    said = _complaints(evidence.server_lines)
     for exchange in broken[:2]:
         logged = f"; the server logged: {said[-1]}" if said else ""
         url = short_url(exchange.url, base)
@@ -89,15 +85,35 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
     return found
 
 
+def _complaints(lines: Sequence[str]) -> list[str]:
+    """Lines that tell of an error; of a Python traceback its last one, which names it."""
+    found, inside = [], False
+    for line in lines:
+        if line.startswith("Traceback (most recent call last)"):
+            inside = True
+        elif inside and not line[:1].isspace():
+            found.append(line)
+            inside = False
+        elif not (inside or _FRAME_LINE.match(line)) and _ERROR_LINE.search(line):
+            found.append(line)
+    return found
+
+
+def covering(evidence: Evidence) -> str:
+    """What takes the click; asked of the page only where Playwright gave no reason of its own."""
+    trouble, hit = evidence.trouble, evidence.hit or {}
+    return trouble.cover or ("" if trouble.obstacle else str(hit.get("cover", "")))
+
+
 def _way(evidence: Evidence) -> list[str]:
     """What stood in the way of an element that is there."""
     trouble, hit = evidence.trouble, evidence.hit or {}
     if trouble.kind != "timeout":
         return []
-    if trouble.cover or hit.get("cover"):
+    if cover := covering(evidence):
         text = hit.get("coverText", "")
         says = f" ({text})" if text else ""
-        return [f"{trouble.cover or hit['cover']} covers the element{says}"]
+        return [f"{cover} covers the element{says}"]
     if trouble.obstacle:
         return [f"the element is there, but {trouble.obstacle}"]
     return []

@@ -72,6 +72,8 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
             continue
         if kind == "response":
             known.status = event.get("status") or 0
+            # A page that does not read a body never hears of its end; how long it waited counts.
+            known.ended_at = event["ts"]
             known.mime_type = event.get("mimeType") or ""
         elif kind == "loadingFailed":
             known.ended_at = event["ts"]

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
     from pilothouse.e2e.causes import Evidence
 
-BUDGET = 7_400
-"""Characters of the JSON. It stands in an answer twice, as text and as structured content, and
-both together stay under 16,000; the frame of the answer takes the rest."""
+BUDGET = 7_200
+"""Characters of an error's JSON. It stands in an answer twice, as text and as structured content,
+and both together stay under 16,000; what the call itself adds (its arguments, cut, and the time)
+takes the rest."""
+LEAST = 1_500
+"""What the evidence gets, however long the error itself is."""
 
 # Lines of each section and characters of a line, from generous to bare.
 _LEVELS = (
@@ -26,16 +29,19 @@ _LEVELS = (
 )
 
 
-def compose(evidence: Evidence, base: str, captured_at: str) -> dict[str, Any]:
-    """The sections of a dossier, as rich as the budget allows."""
+def compose(
+    evidence: Evidence, base: str, captured_at: str, frame: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The sections of a dossier, as rich as the budget allows beside the error that frames them."""
+    room = max(LEAST, BUDGET - len(visible_json(frame or {})))
     made: dict[str, Any] = {}
     for level in _LEVELS:
         made = dict(_sections(evidence, base, captured_at, level))
-        if len(visible_json(made)) <= BUDGET:
+        if len(visible_json(made)) <= room:
             return made
-    for name in ("timeline", "snapshotDiff", "requests", "console"):
+    for name in ("timeline", "snapshotDiff", "serverLogs", "candidates", "requests", "console"):
         made.pop(name, None)
-        if len(visible_json(made)) <= BUDGET:
+        if len(visible_json(made)) <= room:
             break
     return made
 

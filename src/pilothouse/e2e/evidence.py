@@ -14,8 +14,8 @@ from pilothouse.core.clock import iso
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges
-from pilothouse.e2e.logs import tail
-from pilothouse.e2e.model import LogFileNotFound, LogReadFailed, ServerLogged
+from pilothouse.e2e.logs import since
+from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 from pilothouse.e2e.pictures import capture, shrunk
 from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
 
@@ -37,7 +37,7 @@ LOG_LINES = 100
 
 
 async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
-    evidence = Evidence(trouble, selector=step.target, baseline=tab.baseline)
+    evidence = Evidence(trouble, selector=step.selector, baseline=tab.baseline)
     events = tab.events(tab.shown_seq)
     alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
     # The picture first: it is what takes longest, and what changes soonest.
@@ -62,7 +62,10 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
             if refusal.at >= step.began_at - BEFORE_MS
         ]
     around = session.timeline.around(step.ended_at, before=BEFORE_MS, after=0)
-    evidence.moments = [line for moment in around[-60:] if (line := _line(moment, step))]
+    evidence.moments = [line for moment in around[-60:] if (line := _line(session, moment, step))]
+    # Before anything is cut: half of a secret would not be known as one.
+    for name in ("snapshot", "baseline", "overlay", "hit", "server_lines", "refusals", "missing"):
+        setattr(evidence, name, session.mask(getattr(evidence, name)))
     return evidence
 
 
@@ -100,9 +103,9 @@ async def _overlay(tab: Tab, evidence: Evidence) -> None:
 
 
 async def _hit(tab: Tab, step: Step, evidence: Evidence) -> None:
-    if evidence.trouble.kind != "timeout" or not step.target:
+    if evidence.trouble.kind != "timeout" or not step.selector:
         return
-    locator = tab.locator(step.target).first
+    locator = tab.locator(step.selector).first
     if await locator.count():
         evidence.hit = await locator.evaluate(HIT_TEST, timeout=WITHIN_S * 1000)
 
@@ -135,35 +138,37 @@ async def _body(tab: Tab, exchange: Exchange) -> str:
 
 
 def _server(session: E2eSession, step: Step, evidence: Evidence) -> None:
-    window = session.timeline.around(
-        step.ended_at, before=step.ended_at - step.began_at + BEFORE_MS, after=0
-    )
-    logged = [m.event for m in window if isinstance(m.event, ServerLogged)]
+    begin = max(step.began_at - BEFORE_MS, session.dossier_at)
+    logged = [e for e in session.server_lines if begin < e.at <= step.ended_at]
+    session.dossier_at = step.ended_at
     errors = [event for event in logged if event.stream == "stderr"]
     evidence.server_lines = [event.line for event in (errors or logged)[-LOG_LINES:]]
     if not evidence.server_lines:
-        evidence.server_lines = _tails(session)
+        evidence.server_lines = tails(session)
     for server in session.servers:
         if server.exit_code is not None:
             evidence.server_exit = {"type": "server_exited", "exitCode": server.exit_code}
 
 
-def _tails(session: E2eSession) -> list[str]:
+def tails(session: E2eSession) -> list[str]:
     """Of servers whose output goes to files of their own."""
     lines: list[str] = []
     began = time.monotonic()
     for server in session.servers:
         path = server.info.logs.stderr
-        if not path or time.monotonic() - began > WITHIN_S:
+        ours = not path or Path(path).is_relative_to(session.folder)
+        if ours or time.monotonic() - began > WITHIN_S:
             continue
         try:
-            lines += tail(Path(path), LOG_LINES, within=session.log_folders).text.splitlines()
+            new = since(Path(path), session.log_ends.get(path, 0), within=session.log_folders)
+            session.log_ends[path] = new.offset
+            lines += new.text.splitlines()
         except (LogFileNotFound, LogReadFailed):
             continue
     return lines[-LOG_LINES:]
 
 
-def _line(moment: Moment, step: Step) -> str:
+def _line(session: E2eSession, moment: Moment, step: Step) -> str:
     """A moment of the timeline in a few words, with the time before the failure."""
     event, facts = moment.event, moment.event.facts()
     ago = f"{(event.at - step.ended_at) / 1000:+.1f} s"
@@ -185,4 +190,4 @@ def _line(moment: Moment, step: Step) -> str:
             what = f"{facts['what']}: {facts['detail']}"
         case _:
             return ""
-    return f"{ago} {cut(what, 160)}"
+    return f"{ago} {cut(session.mask(what), 160)}"

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
 from pilothouse.e2e.browser import error_name
-from pilothouse.e2e.dossier import compose, next_calls, whole
+from pilothouse.e2e.causes import covering
+from pilothouse.e2e.digest import cut
+from pilothouse.e2e.dossier import compose, cut_line, next_calls, whole
 from pilothouse.e2e.evidence import gather
 from pilothouse.e2e.model import (
     ActionFailed,
@@ -25,6 +27,7 @@ from pilothouse.e2e.model import (
     UrlNotAllowed,
 )
 from pilothouse.e2e.protocol import Trouble, read_error, ref_of, script_message
+from pilothouse.e2e.tab import RefGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +61,7 @@ class Explainer:
                 expected="a CSS or Playwright selector, or a ref such as e12",
                 received=step.target,
             )
-        if session.browser_gone():
+        if session.browser_gone() or (tab.page.is_closed() and await session.browser_went()):
             return BrowserCrashed(
                 "the browser process ended unexpectedly during this step",
                 hint="the session is over; call startSession for a new one",
@@ -74,15 +77,22 @@ class Explainer:
         evidence = await gather(session, tab, step, trouble)
         fault = self._fault(session, tab, step, trouble, evidence)
         now = iso(session.clock())
-        facts = compose(evidence, session.base, now)
+        frame = {
+            "next": next_calls(evidence, tab.target_id),
+            "dossier": self._keep(session, step, fault, evidence, now),
+        }
+        # The file has all of it; an answer must be affordable.
+        # Masked before it is cut: half of a secret would not be known as one.
+        fault.message = cut(self._mask(fault.message), 600)
+        fault.hint = cut(self._mask(fault.hint), 400)
+        fault.details = _short(_masked(fault.details, self._mask), 300)
+        if notices := session.take_notices():
+            frame["notices"] = _short(_masked(notices, self._mask), 120)
+        taken = {**fault.details, **frame, "message": fault.message, "suggestion": fault.hint}
+        facts = compose(evidence, session.base, now, taken)
         if step.args.get("inline") and evidence.screenshot:
             facts["screenshot"]["data"] = _data(evidence.screenshot["path"])
-        facts["next"] = next_calls(evidence, tab.target_id)
-        facts["dossier"] = self._keep(session, step, fault, evidence, now)
-        fault.details.update(facts)
-        notices = session.take_notices()
-        if notices:
-            fault.details["notices"] = notices
+        fault.details.update(facts, **frame)
         return fault
 
     def _keep(
@@ -140,14 +150,14 @@ class Explainer:
                 )
             case "timeout":
                 why = trouble.obstacle
-                cover = trouble.cover or (evidence.hit or {}).get("cover", "")
+                cover = covering(evidence)
                 if cover:
                     why = f"{cover} covers it"
                 said = f'Timeout: "{target}" is there, but {why}' if why and target else ""
                 return StepTimeout(
                     said or trouble.message,
                     hint=_way_out(trouble, cover),
-                    selector=target or None,
+                    selector=step.selector or None,
                     timeout=limit,
                     covers=cover or None,
                     **common,
@@ -165,13 +175,13 @@ class Explainer:
             case "crashed":
                 return ActionFailed(
                     f"tab {tab.id} crashed",
-                    hint="call navigate to load it again; the session goes on",
+                    hint="open another with tabs (action new); the session goes on",
                     **common,
                 )
         return ActionFailed(
             trouble.message,
             hint="call snapshot to see what the element is and can do",
-            selector=target or None,
+            selector=step.selector or None,
             **common,
         )
 
@@ -200,6 +210,8 @@ def _data(path: str) -> str:
 def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
     if tab.crashed:
         return Trouble("crashed", "the tab crashed")
+    if isinstance(error, RefGone):
+        return Trouble("not_found", "no element has this ref")
     if isinstance(error, TimeoutError) and not error_name(error):
         return Trouble("timeout", f"Timeout: {error}" if str(error) else "the wait was in vain")
     trouble = read_error(error_name(error), str(error))
@@ -222,6 +234,16 @@ def _navigation_hint(reason: str) -> str:
     if "NAME_NOT_RESOLVED" in reason or "TUNNEL" in reason:
         return "the host is not known here; check the URL"
     return "check the URL and readServerLogs"
+
+
+def _short(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return cut_line(value, most)
+    if isinstance(value, dict):
+        return {key: _short(inner, most) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_short(inner, most) for inner in value]
+    return value
 
 
 def _masked(value: Any, mask: Callable[[str], str]) -> Any:

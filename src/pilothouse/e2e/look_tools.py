@@ -62,7 +62,7 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
 
     async def do(tab: Tab) -> tuple[bytes, bytes]:
         whole = await capture(tab, full_page=args.full_page, selector=args.selector or "")
-        small = whole if args.selector else await shrunk(tab, whole, full_page=args.full_page)
+        small = await shrunk(tab, whole, full_page=args.full_page, selector=args.selector or "")
         return whole, small
 
     done = await step(helm, args, "screenshot", do, target=args.selector or "", look=False)

@@ -20,18 +20,26 @@ async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> b
     return await tab.page.screenshot(full_page=full_page, scale="css")
 
 
-async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False) -> bytes:
+async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector: str = "") -> bytes:
     """The same picture with no edge longer than a model can use."""
     width, height = size(picture)
     longest = max(width, height)
     if longest <= LONGEST_EDGE or tab.cdp is None:
         return picture
-    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": LONGEST_EDGE / longest}
+    x, y = (0.0, 0.0) if full_page and not selector else await _place(tab, selector)
+    clip = {"x": x, "y": y, "width": width, "height": height, "scale": LONGEST_EDGE / longest}
     said: dict[str, Any] = await tab.cdp.send(
         "Page.captureScreenshot",
-        {"format": "png", "clip": clip, "captureBeyondViewport": full_page},
+        {"format": "png", "clip": clip, "captureBeyondViewport": full_page or bool(selector)},
     )
     return base64.b64decode(said["data"])
+
+
+async def _place(tab: Tab, selector: str) -> tuple[float, float]:
+    """Where in the document the viewport, or an element, begins."""
+    x, y = await tab.page.evaluate("() => [scrollX, scrollY]")
+    box = await tab.locator(selector).bounding_box() if selector else None
+    return (x + box["x"], y + box["y"]) if box else (x, y)
 
 
 def size(png: bytes) -> tuple[int, int]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from pilothouse.core.ring import Ring
     from pilothouse.e2e.model import EndReason, ServerHealth, ServerInfo
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.starting import StartRequest
@@ -71,6 +72,10 @@ class Server(Protocol):
 
 class Recording(Protocol):
     """What is recorded of one tab, as the observer keeps it."""
+
+    @property
+    def ring(self) -> Ring[Any]:
+        """Its events, as part of a timeline."""
 
     @property
     def next_seq(self) -> int: ...

@@ -22,7 +22,7 @@ _REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CALL = re.compile(r"^(?:\w+\.)+\w+: ")
 _LIMIT = re.compile(r"Timeout (\d+)ms exceeded")
-_RESOLVED = re.compile(r"resolved to (?:hidden )?(<.*>)")
+_RESOLVED = re.compile(r"resolved to (?:(hidden|visible) )?(<.*>)")
 _COVERED = re.compile(
     r"(?P<cover><.*>)(?: from (?P<outer><.*>) subtree)? intercepts pointer events"
 )
@@ -33,6 +33,7 @@ _BAD_SELECTOR = re.compile(
     r"while parsing (?:css )?selector|Unknown engine|is not a valid selector"
     r"|Unexpected token .* while parsing|Malformed selector|InvalidSelectorError"
 )
+_SEEN_AS = {"hidden": "it is not visible", "visible": "it is still visible"}
 _IN_THE_WAY = (
     ("element is not visible", "it is not visible"),
     ("element is not enabled", "it is disabled"),
@@ -116,7 +117,9 @@ def _seen(log: str) -> tuple[str, str, str]:
     matched = cover = obstacle = ""
     for line in log.splitlines():
         if resolved := _RESOLVED.search(line):
-            matched = resolved[1]
+            matched = resolved[2]
+            # Said only where the wait is for the opposite.
+            obstacle = _SEEN_AS.get(resolved[1], obstacle)
         if covered := _COVERED.search(line):
             cover = covered["outer"] or covered["cover"]
             obstacle = "another element covers it"

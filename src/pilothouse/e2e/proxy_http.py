@@ -148,7 +148,8 @@ _HOP_BY_HOP = frozenset(
         "proxy-connection",
         "te",
         "upgrade",
-        "x-pilothouse-blocked",  # only we say this
+        "x-pilothouse-blocked",  # only we say these
+        "x-pilothouse-failed",
     }
 )
 # Connection may name any header to be dropped, but not what says where a request ends.
@@ -272,6 +273,10 @@ def rewrite_answer(head: bytes) -> Answer:
     return Answer(status, b"\r\n".join([*kept, b"", b""]), not names.isdisjoint(_NEVER_DROPPED))
 
 
+def _ascii(text: str) -> str:
+    return re.sub(r"[^ -~]", "?", text)
+
+
 def own_answer(status: HTTPStatus, reason: str, rule: str = "") -> bytes:
     """An answer of the proxy itself; `rule` is the policy's, when it was that."""
     title = f"{status.value} {status.phrase}"
@@ -285,7 +290,7 @@ def own_answer(status: HTTPStatus, reason: str, rule: str = "") -> bytes:
         f"Content-Length: {len(body)}",
         "Cache-Control: no-store",
         "Content-Security-Policy: default-src 'none'",
-        *([f"X-Pilothouse-Blocked: {rule}"] if rule else []),
+        f"X-Pilothouse-Blocked: {rule}" if rule else f"X-Pilothouse-Failed: {_ascii(reason)}",
         "Connection: close",
     ]
     return "\r\n".join([*head, "", ""]).encode("latin-1") + body

@@ -81,7 +81,8 @@ element => {
   const box = element.getBoundingClientRect();
   const x = box.x + box.width / 2, y = box.y + box.height / 2;
   const top = document.elementFromPoint(x, y);
-  const free = !top || top === element || element.contains(top) || top.contains(element);
+  const free = !element.isConnected || !top || top === element || element.contains(top) ||
+    top.contains(element);
   return {
     element: describe(element),
     box: [Math.round(box.x), Math.round(box.y), Math.round(box.width), Math.round(box.height)],

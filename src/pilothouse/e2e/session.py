@@ -15,10 +15,13 @@ from pilothouse.e2e.model import (
     BrowserNoted,
     DialogOpen,
     FileNotAllowed,
+    ServerLogged,
+    SessionNotFound,
     StepFinished,
     TabNotFound,
 )
-from pilothouse.e2e.tab import Interrupted, Tab
+from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.tab import Interrupted, RefGone, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,6 +43,8 @@ BASELINE_AFTER_S = 0.15
 STEPS_KEPT = 2_000
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
+LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
+"""Tools that cannot cause anything; their answers have no place for what happened meanwhile."""
 
 
 @dataclass(slots=True)
@@ -61,6 +66,12 @@ class Step:
     """Selector → how a test would find the same element."""
     element: str = ""
     """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
+
+    @property
+    def selector(self) -> str:
+        """The target where it is an element, not an address, a text or a key."""
+        named = {self.args.get(name) for name in ("selector", "from")}
+        return self.target if self.target in named or self.tool == "fillForm" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,7 @@ class E2eSession:
     folder: Path
     """Private: logs, screenshots, downloads, exports."""
     timeline: Timeline
+    """Its own events and tabs alone: an agent may have several sessions."""
     recorder: Recorder
     explain: Explain
     """Makes the fault of a failed step, with its dossier."""
@@ -115,6 +127,10 @@ class E2eSession:
     """Each tab there ever was: which one opened it, and when."""
     routes: Routes | None = None
     """Rules for requests, once there was one."""
+    dossier_at: float = 0.0
+    """Server lines up to then have been shown."""
+    log_ends: dict[str, int] = field(default_factory=dict)
+    """The same for log files that others write."""
     idle_sec: int = 600
     mask: Callable[[Any], Any] = lambda value: value
     """A value as it may be shown."""
@@ -152,6 +168,11 @@ class E2eSession:
     def watched_at(self) -> float:
         """When a recording of this session was last read."""
         return max((t.recording.touched_at for t in self.tabs.values() if t.recording), default=0.0)
+
+    @property
+    def server_lines(self) -> list[ServerLogged]:
+        """The newest lines that its servers wrote."""
+        return [event for _, event in self.timeline.ring(ServerLogged.source)]
 
     def touch(self) -> None:
         self.last_activity = self.clock()
@@ -222,6 +243,7 @@ class E2eSession:
         tab.target_id, tab.cdp = await self.browser.target_id(page)
         if tab.target_id and self.browser.debug_port:
             tab.recording = await self.recorder.record(self.browser.debug_port, tab.target_id)
+            self.timeline.adopt(f"tab {tab.id}", tab.recording.ring)
         return tab
 
     def on_page(self, page: Page) -> None:
@@ -331,11 +353,14 @@ class E2eSession:
         args: dict[str, Any] | None = None,
         settle: float = 0,
         look: bool = True,
+        tells: bool = True,
     ) -> Done[T]:
         """Take a step and tell what it caused; a failure carries its dossier.
 
         `look=False` is for steps that cannot change the page, or that asked it themselves.
+        `tells=False` keeps what happened for an answer that has a place for it.
         """
+        tells = tells and tool not in LOOKING
         self.check_alive()
         tab = self.tab(tab_id)
         async with tab.turn:
@@ -347,18 +372,33 @@ class E2eSession:
             navigations, value = tab.navigations, None
             self.locating.before(step, tab)
             try:
-                value = await tab.race(do(tab))
+                value = await tab.race(_fresh(tab, tool, target, do))
             except Interrupted:
-                if tab.dialog is None and (
-                    tab.crashed or (tab.page.is_closed() and await self.browser_went())
-                ):
+                if tab.dialog is None:  # the tab, the browser or the session has gone
+                    if not (tab.page.is_closed() and await self.browser_went()):
+                        self._check_not_ended()
                     raise await self._failed(step, tab, Interrupted()) from None
+                if tool in LOOKING or tool.startswith("wait"):
+                    # A dialog that such a step cannot have opened: it was not done.
+                    self._end(step, tab, ok=False)
+                    raise _dialog_open(tab) from None
             except Exception as error:
                 raise await self._failed(step, tab, error) from None
             if settle:
                 await asyncio.sleep(settle / 1000)
             changes = await tab.changes() if look else tab.take_changes()
-            return self._done(step, tab, value, changes, earlier, tab.navigations > navigations)
+            navigated = tab.navigations > navigations
+            return self._done(step, tab, value, changes, earlier, navigated, tells)
+
+    def _check_not_ended(self) -> None:
+        """Raises SessionNotFound: a step that the session's end cut short has not been done."""
+        if self.ended is not None:
+            raise SessionNotFound(
+                f"session {self.id} ended while this step was under way",
+                hint="call startSession for a new one",
+                sessionId=self.id,
+                reason=self.ended,
+            )
 
     async def browser_went(self) -> bool:
         """Whether the browser has ended; for a call whose tab is gone, which is known before."""
@@ -405,7 +445,8 @@ class E2eSession:
         tab.told_seq = tab.next_seq  # the dossier tells it
         if isinstance(error, asyncio.CancelledError):
             return error
-        if not (isinstance(error, Interrupted | TimeoutError) or error_name(error)):
+        ours = isinstance(error, Interrupted | RefGone | TimeoutError)
+        if not (ours or error_name(error)):
             return error
         return await self.explain(self, tab, step, error)
 
@@ -417,23 +458,28 @@ class E2eSession:
         changes: Changes | None,
         earlier: list[str],
         navigated: bool,
+        tells: bool,
     ) -> Done[T]:
         self._end(step, tab, ok=True)
         caused = digest(tab.events(step.first_seq), self.base)
-        tab.told_seq = tab.next_seq
-        noted, self._noted = self._noted, []
+        noted: list[str] = []
+        if tells:
+            tab.told_seq = tab.next_seq
+            noted, self._noted = self._noted, []
         self._remember_later(tab)
+        if changes is not None:
+            changes.texts = self.mask(changes.texts)
         return Done(
             value=value,
-            url=tab.url,
+            url=self.mask(tab.url),
             navigated=navigated,
             dom=changes,
             requests=caused.requests,
             console=caused.console,
-            browser=noted[:6],
+            browser=self.mask(noted[:6]),
             earlier=earlier,
-            notices=self.take_notices(),
-            dialog=dialog_facts(tab.dialog) if tab.dialog else None,
+            notices=self.mask(self.take_notices()) if tells else [],
+            dialog=self.mask(dialog_facts(tab.dialog)) if tab.dialog else None,
         )
 
     def take_notices(self) -> list[dict[str, Any]]:
@@ -469,14 +515,27 @@ class E2eSession:
                     await tab.page.close()
 
 
+async def _fresh[T](tab: Tab, tool: str, target: str, do: Callable[[Tab], Awaitable[T]]) -> T:
+    """Take the step, unless its ref is stale: refs never come back, so there is no use in waiting.
+
+    Raises:
+        RefGone: it is.
+    """
+    asks = tool == "exists" or tool.startswith("wait")
+    if not asks and ref_of(target) and not await tab.locator(target).count():
+        raise RefGone
+    return await do(tab)
+
+
 def dialog_facts(dialog: Dialog) -> dict[str, Any]:
     return {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
 
 
 def _dialog_open(tab: Tab) -> DialogOpen:
     assert tab.dialog is not None
+    kind = tab.dialog.type
     return DialogOpen(
-        f"a {tab.dialog.type} dialog is open in {tab.id}",
+        f"{'an' if kind == 'alert' else 'a'} {kind} dialog is open in {tab.id}",
         hint="call handleDialog first",
         tabId=tab.id,
         dialog=dialog_facts(tab.dialog),

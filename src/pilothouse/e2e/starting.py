@@ -76,6 +76,7 @@ class Starter:
                 env=self._env(spec),
                 spawn=self.spawn,
                 log_folders=self.log_folders(folder, cwd),
+                start_s=spec.timeout_ms / 1000,
             )
             return await start_contract(command, self.clock, lambda code: on_exit(spec.name, code))
         argv = list(spec.command)

@@ -105,6 +105,7 @@ async def step[T](
     *,
     target: str = "",
     look: bool = True,
+    tells: bool = True,
 ) -> Done[T]:
     """Take a step of a tool in the session and tab that its arguments name."""
     async with helm.using(args.session_id) as session:
@@ -117,4 +118,5 @@ async def step[T](
             | ({"timeout": args.timeout} if isinstance(args, Targeting) else {}),
             settle=getattr(args, "settle", 0),
             look=look,
+            tells=tells,
         )

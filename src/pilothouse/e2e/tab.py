@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pilothouse.e2e.browser import CDPSession, Dialog, Locator, Page
     from pilothouse.e2e.ports import Recording
 
+GONE_S = 0.3
+"""A page that has gone fails its steps a moment later, unless they were done already."""
 CHANGES_S = 0.25
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
 
@@ -25,6 +27,10 @@ _COUNTS = ("added", "removed", "changed")
 
 class Interrupted(Exception):  # not an error: something else came first
     """A dialog opened, or the tab went away, before the step was done."""
+
+
+class RefGone(Exception):  # not an error of ours: the page has changed
+    """Nothing has this ref any more, and nothing ever will."""
 
 
 @dataclass(eq=False)
@@ -90,6 +96,8 @@ class Tab:
             raise
         finally:
             stirred.cancel()
+        if not task.done() and self.dialog is None:
+            await asyncio.wait((task,), timeout=GONE_S)
         if not task.done():
             # A click that opened a dialog ends when the dialog does; its outcome tells nothing.
             task.add_done_callback(_ignore)

@@ -91,6 +91,7 @@ async def _open(session: E2eSession, url: str | None) -> None:
             tab_id=tab.id,
             target=address,
             args={"url": address},
+            tells=False,
         )
 
 
@@ -105,8 +106,8 @@ async def _entry(session: E2eSession, tab: Tab) -> TabEntry:
             # It is just going somewhere else, or has been closed.
     return TabEntry(
         id=tab.id,
-        url=tab.url,
-        title=title,
+        url=session.mask(tab.url),
+        title=session.mask(title),
         current=tab.id == session.current,
         target_id=tab.target_id,
         opener=tab.opener,
@@ -161,6 +162,11 @@ async def emulate(args: Emulate, helm: Helm) -> Acted:
     """Pretend: colours, motion, network, CPU, place, user agent, time zone."""
 
     async def do(tab: Tab) -> None:
+        if args.timezone:
+            # Chromium checks only the first time zone that it is told.
+            await tab.page.evaluate(
+                "timeZone => { new Intl.DateTimeFormat('en', {timeZone}) }", args.timezone
+            )
         media: dict[str, Any] = {
             "color_scheme": args.color_scheme,
             "reduced_motion": args.reduced_motion,

@@ -95,7 +95,7 @@ class Waited(Acted):
 async def wait_for(args: WaitFor, helm: Helm) -> Waited:
     """Wait for one or more conditions, all of them."""
     wanted = _wanted(args)
-    if not wanted:
+    if not wanted and not args.selector:
         raise InvalidInput(
             "waitFor needs something to wait for",
             hint="pass selector, text, textGone, url, request, console, idle or hmr",
@@ -106,8 +106,15 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
 
     async def do(tab: Tab) -> dict[str, Any]:
         met: dict[str, Any] = {}
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + args.timeout / 1000
+        if args.selector:
+            # Under Playwright's own limit: its log says whether there was an element at all.
+            found = tab.locator(args.selector).first
+            await found.wait_for(state=args.state, timeout=args.timeout)
+            met["selector"] = True
         try:
-            async with asyncio.timeout(args.timeout / 1000):
+            async with asyncio.timeout_at(ends):
                 for name, wait in wanted.items():
                     met[name] = await wait(tab) or True
         except TimeoutError:
@@ -121,13 +128,8 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
 
 def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
     found: dict[str, Callable[[Tab], Any]] = {}
-    # Playwright's own limit is as long as ours, so that its log of the wait is ours as well.
-    limit = args.timeout
-    if args.selector:
-        selector = args.selector
-        found["selector"] = lambda tab: tab.locator(selector).first.wait_for(
-            state=args.state, timeout=limit
-        )
+    # Ours ends first, so that the answer does not depend on who was quicker.
+    limit = args.timeout + 1_000
     if args.text:
         text = args.text
         found["text"] = lambda tab: tab.page.get_by_text(text).first.wait_for(timeout=limit)

@@ -45,7 +45,7 @@ class Session:
     providers: Mapping[type, Provider]
     debug_ports: DebugPorts = field(default_factory=DebugPorts)
     """Of all agents' browsers; one book for the whole house."""
-    listeners: frozenset[int] | set[int] = frozenset()
+    listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
     timeline: Timeline = field(default_factory=Timeline)
     running_calls: int = 0

@@ -350,7 +350,7 @@ def test_what_others_can_write_and_where_nobody_should_run_is_refused(case: Case
     assert case.calls() == []
 
 
-def test_with_a_list_only_what_is_listed_runs_and_only_as_it_is(driver: Driver) -> None:
+def test_with_a_list_only_what_is_listed_runs_and_only_as_it_is() -> None:
     with open_place() as place:
         listed = place.app / "listed"
         allowed = f"{listed}/serve.py:{sys.executable}"
@@ -402,15 +402,11 @@ def test_shutdown_is_called_when_the_session_is_idle_or_its_browser_dies() -> No
         assert until(crashed.processes, lambda found: not found) == []
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "stdin"])
-def test_shutdown_is_called_when_pilothouse_ends(how: str) -> None:
+def test_shutdown_is_called_when_pilothouse_ends() -> None:
     with open_place() as place, Driver(place) as driver:
         case = make_case(driver, "ending")
         case.start("ready")
-        if how == "stdin":
-            driver.close()
-        else:
-            driver.process.send_signal(signal.Signals[how])
+        driver.process.send_signal(signal.SIGTERM)
         assert driver.process.wait(GUARD_S) == 0
         assert case.calls() == ["--start", "--shutdown"]
         assert case.processes() == []
