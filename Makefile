@@ -5,7 +5,7 @@
 .PHONY: help setup setup-tests run test check gen bench conformance soak demo clean
 
 python := .venv/bin/python
-pytest := .venv/bin/pytest -n 2 --dist loadgroup
+pytest := .venv/bin/pytest -n 2 --dist loadfile
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -33,7 +33,7 @@ SessionId = Annotated[
         json_schema_extra={"x-mcp-header": "Session"},
     ),
 ]
-Timeout = Annotated[int, Field(ge=0, le=600_000, description="ms")]
+Timeout = Annotated[int, Field(ge=1, le=600_000, description="ms")]
 Selector = Annotated[str, Field(min_length=1)]
 
 
