@@ -8,7 +8,6 @@ import httpx
 
 from tests.support.servers import RawStdio, Server, http_server
 
-
 NO_APP = {"url": "http://192.168.0.1/"}
 """A session that is refused at once, so that only its counting is seen."""
 

@@ -42,13 +42,13 @@ def packed(value: object) -> bytes:
         max_leaves=6,
     )
 )
-def test_what_passes_is_what_the_close_look_leaves_alone(value):
+def test_what_passes_is_what_the_close_look_leaves_alone(value: object) -> None:
     if REDACTOR.passes(packed(value)):
         assert REDACTOR.value(value) == value
 
 
 @given(st.sampled_from(NAMES[:-2]), st.sampled_from((": ", "=", '": "')))
-def test_a_named_secret_in_a_line_is_never_waved_through(name, sign):
+def test_a_named_secret_in_a_line_is_never_waved_through(name: str, sign: str) -> None:
     line = f"request failed {name}{sign}hunter2222"
     if REDACTOR.text(line) != line:
         assert might_hold_secret(packed([line]))
@@ -58,11 +58,11 @@ def test_a_named_secret_in_a_line_is_never_waved_through(name, sign):
     "plain",
     [["line", 12, {"a": 12}], "round 7 of the mix", "at http://127.0.0.1:5173/src/app.js:10:4"],
 )
-def test_plain_lines_need_no_close_look(plain):
+def test_plain_lines_need_no_close_look(plain: object) -> None:
     assert not might_hold_secret(packed(plain))
 
 
-def test_own_patterns_and_learned_secrets_always_ask_for_the_close_look():
+def test_own_patterns_and_learned_secrets_always_ask_for_the_close_look() -> None:
     plain = packed("round 7")
     assert REDACTOR.passes(plain)
     assert not Redactor(patterns=(compile_pattern("round"),)).passes(plain)

@@ -12,7 +12,7 @@ def line_of(ticket: str) -> str:
     )
 
 
-def test_content_stands_in_both_places_of_its_ticket():
+def test_content_stands_in_both_places_of_its_ticket() -> None:
     parcels = Parcels()
     text = json.dumps({"events": ['a "quoted" line\n', "\u202e ü"]}, ensure_ascii=False)
     result = json.loads(parcels.deliver(line_of(parcels.hold(text))))["result"]
@@ -20,7 +20,7 @@ def test_content_stands_in_both_places_of_its_ticket():
     assert result["content"][0]["text"] == text
 
 
-def test_content_that_names_a_ticket_is_left_as_it_is():
+def test_content_that_names_a_ticket_is_left_as_it_is() -> None:
     parcels = Parcels()
     first = parcels.hold('{"a":1}')
     text = json.dumps({"said": f'{{"{first}":1}}'})
@@ -29,13 +29,13 @@ def test_content_that_names_a_ticket_is_left_as_it_is():
     assert json.loads(parcels.deliver(line_of(first)))["result"]["structuredContent"] == {"a": 1}
 
 
-def test_lines_without_a_ticket_pass_unchanged():
+def test_lines_without_a_ticket_pass_unchanged() -> None:
     parcels = Parcels()
     parcels.hold("{}")
     assert parcels.deliver('{"result":"ü"}') == '{"result":"ü"}'.encode()
 
 
-def test_answers_that_nobody_collects_are_not_kept_for_ever():
+def test_answers_that_nobody_collects_are_not_kept_for_ever() -> None:
     parcels = Parcels()
     for _ in range(MOST_HELD * 3):
         parcels.hold("{}")
