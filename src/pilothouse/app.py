@@ -65,7 +65,8 @@ async def _helm(session: Session) -> AsyncIterator[object]:
 
     from pilothouse.browser import find_browser, needs_no_sandbox
     from pilothouse.children import start_child
-    from pilothouse.e2e.adapter import Means, open_sessions
+    from pilothouse.e2e.adapter import open_sessions
+    from pilothouse.e2e.bringing_up import Means
     from pilothouse.e2e.dossier_page import dossier_page
     from pilothouse.e2e.explain import Explainer
     from pilothouse.e2e.starting import Starter

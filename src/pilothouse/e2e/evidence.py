@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline import Moment
     from pilothouse.e2e.digest import Exchange
     from pilothouse.e2e.protocol import Trouble
-    from pilothouse.e2e.session import E2eSession, Step
+    from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.step_record import Step
     from pilothouse.e2e.tab import Tab
 
 WITHIN_S = 1.0

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from pilothouse.core.faults import Fault
     from pilothouse.e2e.causes import Evidence
-    from pilothouse.e2e.session import E2eSession, Step
+    from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.step_record import Step
     from pilothouse.e2e.tab import Tab
 
     type Page = Callable[[str, dict[str, Any], bytes], str]

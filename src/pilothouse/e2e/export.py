@@ -13,7 +13,7 @@ from pilothouse.e2e.protocol import ref_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pilothouse.e2e.session import Step
+    from pilothouse.e2e.step_record import Step
 
 BASE_VARIABLE = "E2E_BASE_URL"
 EXPECT_MS = 5_000

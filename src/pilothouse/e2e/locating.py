@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pilothouse.e2e.protocol import ref_of
 
 if TYPE_CHECKING:
-    from pilothouse.e2e.session import Step
+    from pilothouse.e2e.step_record import Step
     from pilothouse.e2e.tab import Tab
 
 MOST_WAITING = 20

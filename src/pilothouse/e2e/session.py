@@ -13,7 +13,6 @@ from pilothouse.e2e.locating import Locating
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserNoted,
-    DialogOpen,
     FileNotAllowed,
     ServerLogged,
     SessionNotFound,
@@ -21,6 +20,7 @@ from pilothouse.e2e.model import (
     TabNotFound,
 )
 from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.step_record import LOOKING, Done, Step, dialog_facts, dialog_open
 from pilothouse.e2e.tab import Interrupted, RefGone, Tab
 
 if TYPE_CHECKING:
@@ -43,52 +43,6 @@ BASELINE_AFTER_S = 0.15
 STEPS_KEPT = 2_000
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
-LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
-"""Tools that cannot cause anything; their answers have no place for what happened meanwhile."""
-
-
-@dataclass(slots=True)
-class Step:
-    """One call of a browser tool."""
-
-    number: int
-    tool: str
-    target: str
-    args: dict[str, Any]
-    """What the agent asked for, for the test that is written from it."""
-    tab: str
-    began_at: float
-    first_seq: int
-    ended_at: float = 0.0
-    ok: bool = False
-    url: str = ""
-    locators: dict[str, str] = field(default_factory=dict)
-    """Selector → how a test would find the same element."""
-    element: str = ""
-    """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
-
-    @property
-    def selector(self) -> str:
-        """The target where it is an element, not an address, a text or a key."""
-        named = {self.args.get(name) for name in ("selector", "from")}
-        return self.target if self.target in named or self.tool == "fillForm" else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Done[T]:
-    """What a step gave and what it caused so far."""
-
-    value: T | None
-    url: str
-    navigated: bool
-    dom: Changes | None
-    requests: list[str]
-    console: list[str]
-    browser: list[str]
-    earlier: list[str]
-    """What happened after the answer before."""
-    notices: list[dict[str, Any]]
-    dialog: dict[str, Any] | None
 
 
 @dataclass(eq=False)
@@ -365,7 +319,7 @@ class E2eSession:
         tab = self.tab(tab_id)
         async with tab.turn:
             if tab.dialog is not None:
-                raise _dialog_open(tab)
+                raise dialog_open(tab)
             self._forget_baseline_timer()
             step = self._begin(tool, tab, target, args or {})
             earlier = noteworthy(tab.events(tab.told_seq), self.base)
@@ -381,7 +335,7 @@ class E2eSession:
                 if tool in LOOKING or tool.startswith("wait"):
                     # A dialog that such a step cannot have opened: it was not done.
                     self._end(step, tab, ok=False)
-                    raise _dialog_open(tab) from None
+                    raise dialog_open(tab) from None
             except Exception as error:
                 raise await self._failed(step, tab, error) from None
             if settle:
@@ -525,18 +479,3 @@ async def _fresh[T](tab: Tab, tool: str, target: str, do: Callable[[Tab], Awaita
     if not asks and ref_of(target) and not await tab.locator(target).count():
         raise RefGone
     return await do(tab)
-
-
-def dialog_facts(dialog: Dialog) -> dict[str, Any]:
-    return {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
-
-
-def _dialog_open(tab: Tab) -> DialogOpen:
-    assert tab.dialog is not None
-    kind = tab.dialog.type
-    return DialogOpen(
-        f"{'an' if kind == 'alert' else 'a'} {kind} dialog is open in {tab.id}",
-        hint="call handleDialog first",
-        tabId=tab.id,
-        dialog=dialog_facts(tab.dialog),
-    )

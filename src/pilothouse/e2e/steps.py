@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.fence import Story
     from pilothouse.e2e.ports import Helm
-    from pilothouse.e2e.session import Done
+    from pilothouse.e2e.step_record import Done
     from pilothouse.e2e.tab import Tab
 
 E2E = Group(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.e2e.export import Written, is_locator, literal, url_part, within, write_test
-from pilothouse.e2e.session import Step
+from pilothouse.e2e.step_record import Step
 
 BASE = "http://localhost:3000"
 SECRET = "hunter2-hunter2"

@@ -1,0 +1,207 @@
+"""Bringing up a session: its servers and its browser at the same time, then the first tab."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.urls import Policy, loopback_only, target_of
+from pilothouse.e2e.allowed import check_cwd
+from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
+from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+from pilothouse.e2e.evidence import tails
+from pilothouse.e2e.model import BrowserLaunchFailed, ServerLogged
+from pilothouse.e2e.starting import check_own, own_origins, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.core.settings import Settings
+    from pilothouse.core.timeline import Timeline
+    from pilothouse.e2e.browser import DrivenBrowser, Engine
+    from pilothouse.e2e.ports import Recorder
+    from pilothouse.e2e.session import E2eSession, Explain
+    from pilothouse.e2e.starting import Starter, StartRequest
+
+TAIL = 15
+"""Lines of its log that are told of a server's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What sessions are made with; handed in, because it is the rest of the house."""
+
+    settings: Settings
+    clock: Clock
+    timeline: Timeline
+    recorder: Recorder
+    starter: Starter
+    explain: Explain
+    make_folder: Callable[[str], Path]
+    state_folder: Callable[[], Path]
+    """Where saved logins outlive their sessions."""
+    find_browser: Callable[[], str]
+    """Path of the Chromium to start; empty leaves it to Playwright."""
+    chromium_flags: tuple[str, ...]
+    listeners: set[int]
+    """Pilothouse's own ports, where no page has any business; ours are added to them."""
+    mask: Callable[[Any], Any]
+    teach: Callable[[str], None]
+
+
+class Builder:
+    """Makes sessions ready; `held` are all that there are, those that start or end included."""
+
+    def __init__(
+        self, means: Means, engine: Engine, held: Callable[[], Iterable[E2eSession]]
+    ) -> None:
+        self._means = means
+        self._engine = engine
+        self._held = held
+
+    async def bring_up(
+        self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
+    ) -> None:
+        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        means = self._means
+        if request.url:
+            await check_own(request.url, self.policy(session))
+        if request.cdp:
+            await self._check_joined(request.cdp)
+        assert session.proxy is not None
+        launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
+        try:
+            await self._start_servers(session, request, report)
+            # Not cancelled with us: a browser that comes up later would belong to nobody.
+            session.browser = await asyncio.shield(launching)
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(BrowserLaunchFailed):
+                session.browser = await launching
+            raise
+        browser = session.browser
+        means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
+        options = ContextOptions(
+            proxy_server=f"http://127.0.0.1:{session.proxy.port}",
+            proxy_bypass=bypass_list(own_origins(_urls(session))),
+            width=request.width,
+            height=request.height,
+            storage_state=request.storage_state,
+            video_folder=str(session.folder / "video") if "video" in request.records else "",
+        )
+        with launch_faults(request.browser):
+            context = await browser.open_context(options)
+            if "trace" in request.records:
+                await context.tracing.start(screenshots=True, snapshots=True, sources=False)
+            context.on("page", session.on_page)
+            session.current = (await session.new_tab()).id
+
+    async def _check_joined(self, cdp: str) -> None:
+        """A browser to join must be this machine's, and not another agent's."""
+        target = target_of(cdp)
+        if target.port in self._means.recorder.foreign_ports():
+            raise BrowserLaunchFailed(
+                f"port {target.port} belongs to another session's browser",
+                hint="start a session of your own, without cdp",
+                cdp=cdp,
+            )
+        if self._means.settings.cdp_security_localonly:
+            verdict = loopback_only(target.host.name, await resolved(target.host.name, target.port))
+            if not verdict.allowed:
+                raise BrowserLaunchFailed(verdict.reason, hint="use 127.0.0.1:9222", cdp=cdp)
+
+    async def _launch(
+        self, session: E2eSession, request: StartRequest, proxy_port: int
+    ) -> DrivenBrowser:
+        flags: tuple[str, ...] = ()
+        if request.browser == "chromium":
+            flags = (
+                *self._means.chromium_flags,
+                *policy_flags(proxy_port),
+                "--remote-debugging-port=0",
+                "--enable-automation",
+            )
+        launch = Launch(
+            kind=request.browser,  # type: ignore[arg-type]
+            executable=self._means.find_browser() if request.browser == "chromium" else "",
+            headless=request.headless,
+            flags=flags,
+            cdp=request.cdp,
+        )
+        return await self._engine.launch(launch)
+
+    async def _start_servers(
+        self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
+    ) -> None:
+        starter, means = self._means.starter, self._means
+
+        def on_line(service: str, stream: str, line: str) -> None:
+            session.timeline.emit(
+                ServerLogged(
+                    at=means.clock(),
+                    service=service,
+                    stream="stderr" if stream == "stderr" else "stdout",
+                    line=line,
+                )
+            )
+
+        def on_exit(service: str, code: int) -> None:
+            self._server_ended(session, service, code)
+
+        starts = [
+            asyncio.ensure_future(starter.start(spec, session.folder, on_line, on_exit, report))
+            for spec in request.services
+        ]
+        try:
+            for start in asyncio.as_completed(starts):
+                session.servers.append(await start)
+        except BaseException:
+            for task in starts:
+                task.cancel()
+            for outcome in await asyncio.gather(*starts, return_exceptions=True):
+                if not isinstance(outcome, BaseException) and outcome not in session.servers:
+                    session.servers.append(outcome)
+            raise
+        # In the order in which they were asked for: the first is the app's own address.
+        session.servers = [start.result() for start in starts]
+        if request.url:
+            session.servers.insert(0, starter.join(request.url, request.logs))
+        session.url = session.servers[0].info.url if session.servers else ""
+        cwds = [check_cwd(spec.cwd, starter.roots) for spec in request.services]
+        session.log_folders = tuple(
+            folder
+            for cwd in cwds or starter.roots[:1]
+            for folder in starter.log_folders(session.folder, cwd)
+        )
+        session.file_roots = (*starter.roots, session.folder)
+
+    def _server_ended(self, session: E2eSession, service: str, code: int) -> None:
+        if session.ended is not None:
+            return
+        lines = [event.line for event in session.server_lines if event.service == service]
+        lines = lines or tails(session)  # of a command that writes files of its own
+        session.notices.append(
+            {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-TAIL:]}
+        )
+        session.note("server exited", f"{service} with code {code}")
+
+    def policy(self, session: E2eSession) -> Policy:
+        blocked = self._means.listeners | self._means.recorder.foreign_ports()
+        # No page may drive a browser: neither its own, nor that of the agent's other sessions.
+        blocked |= {s.browser.debug_port for s in self._held() if s.browser is not None}
+        settings = self._means.settings
+        return Policy(
+            own_origins=own_origins(_urls(session)),
+            allowed_hosts=settings.allowed_hosts,
+            development=not settings.production,
+            blocked_ports=frozenset(blocked),
+        )
+
+
+def _urls(session: E2eSession) -> list[str]:
+    return [server.info.url for server in session.servers]

@@ -1,0 +1,75 @@
+"""One step: what was asked for, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.e2e.model import DialogOpen
+
+if TYPE_CHECKING:
+    from pilothouse.e2e.browser import Dialog
+    from pilothouse.e2e.digest import Changes
+    from pilothouse.e2e.tab import Tab
+
+LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
+"""Tools that cannot cause anything; their answers have no place for what happened meanwhile."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of a browser tool."""
+
+    number: int
+    tool: str
+    target: str
+    args: dict[str, Any]
+    """What the agent asked for, for the test that is written from it."""
+    tab: str
+    began_at: float
+    first_seq: int
+    ended_at: float = 0.0
+    ok: bool = False
+    url: str = ""
+    locators: dict[str, str] = field(default_factory=dict)
+    """Selector → how a test would find the same element."""
+    element: str = ""
+    """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
+
+    @property
+    def selector(self) -> str:
+        """The target where it is an element, not an address, a text or a key."""
+        named = {self.args.get(name) for name in ("selector", "from")}
+        return self.target if self.target in named or self.tool == "fillForm" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done[T]:
+    """What a step gave and what it caused so far."""
+
+    value: T | None
+    url: str
+    navigated: bool
+    dom: Changes | None
+    requests: list[str]
+    console: list[str]
+    browser: list[str]
+    earlier: list[str]
+    """What happened after the answer before."""
+    notices: list[dict[str, Any]]
+    dialog: dict[str, Any] | None
+
+
+def dialog_facts(dialog: Dialog) -> dict[str, Any]:
+    return {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
+
+
+def dialog_open(tab: Tab) -> DialogOpen:
+    assert tab.dialog is not None
+    kind = tab.dialog.type
+    return DialogOpen(
+        f"{'an' if kind == 'alert' else 'a'} {kind} dialog is open in {tab.id}",
+        hint="call handleDialog first",
+        tabId=tab.id,
+        dialog=dialog_facts(tab.dialog),
+    )
