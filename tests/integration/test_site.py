@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Pages that wait for someone keep their name as their title; the others end as "done".
-WAITING = {"covered", "dialog", "empty", "form", "frame", "mapped"}
+WAITING = {"act", "covered", "dialog", "empty", "form", "frame", "mapped"}
 QUERIES = {"flood": "?auto=1&n=500", "fetches": "?n=120", "mix": "?n=3", "spa": "?auto=1"}
 FAILING_ON_PURPOSE = {"console", "mix"}
 

@@ -27,7 +27,7 @@ from pilothouse.e2e.model import (
     TabNotFound,
 )
 from pilothouse.e2e.proxy import open_proxy
-from pilothouse.e2e.session import E2eSession
+from pilothouse.e2e.session import CRASH, E2eSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -111,7 +111,7 @@ class Sessions:
         if keeper is not None:
             return keeper.session
         fate = self._fates.get(session_id)
-        if fate is not None and fate.note == "browser_crashed":
+        if fate is not None and fate.note == CRASH:
             raise BrowserCrashed(
                 f"the browser of session {session_id} ended unexpectedly",
                 hint="call startSession for a new one",
@@ -138,9 +138,10 @@ class Sessions:
             yield session
         except Exception as error:
             # Whatever a call stumbled over while the browser died under it, that is the reason.
-            lost = isinstance(error, TabNotFound) or error_name(error) == "TargetClosedError"
-            if lost and await session.browser_went():
-                raise session.crashed() from None
+            if isinstance(error, TabNotFound) or error_name(error) == "TargetClosedError":
+                await session.browser_went()
+                if lost := session.lost():
+                    raise lost from None
             raise
         finally:
             session.running -= 1
@@ -236,7 +237,7 @@ class Sessions:
             over.cancel()
             gone.cancel()
         if not keeper.over.is_set():
-            session.ended, session.end_note = "error", "browser_crashed"
+            session.ended, session.end_note = "error", CRASH
 
     async def _take_down(self, keeper: _Keeper) -> None:
         """Browser and servers end at the same time; what fails is told, never left running."""

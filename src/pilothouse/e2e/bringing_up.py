@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.urls import Policy, loopback_only, target_of
-from pilothouse.e2e.allowed import check_cwd
 from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags
 from pilothouse.e2e.evidence import tails
@@ -74,6 +73,8 @@ class Builder:
             await check_own(request.url, self.policy(session))
         if request.cdp:
             await self._check_joined(request.cdp)
+        for spec in request.services:
+            means.starter.check(spec)  # no browser for what may not be started anyway
         assert session.proxy is not None
         launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
         try:
@@ -172,7 +173,7 @@ class Builder:
         if request.url:
             session.servers.insert(0, starter.join(request.url, request.logs))
         session.url = session.servers[0].info.url if session.servers else ""
-        cwds = [check_cwd(spec.cwd, starter.roots) for spec in request.services]
+        cwds = [starter.check(spec) for spec in request.services]
         session.log_folders = tuple(
             folder
             for cwd in cwds or starter.roots[:1]

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 BASELINE_AFTER_S = 0.15
 """A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
 STEPS_KEPT = 2_000
+CRASH = "browser_crashed"
+"""The note of a session that ended with its browser."""
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
 
@@ -329,8 +331,8 @@ class E2eSession:
                 value = await tab.race(_fresh(tab, tool, target, do))
             except Interrupted:
                 if tab.dialog is None:  # the tab, the browser or the session has gone
-                    if not (tab.page.is_closed() and await self.browser_went()):
-                        self._check_not_ended()
+                    if tab.page.is_closed():
+                        await self.browser_went()
                     raise await self._failed(step, tab, Interrupted()) from None
                 if tool in LOOKING or tool.startswith("wait"):
                     # A dialog that such a step cannot have opened: it was not done.
@@ -344,15 +346,16 @@ class E2eSession:
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
 
-    def _check_not_ended(self) -> None:
-        """Raises SessionNotFound: a step that the session's end cut short has not been done."""
-        if self.ended is not None:
-            raise SessionNotFound(
-                f"session {self.id} ended while this step was under way",
+    def lost(self) -> SessionNotFound | BrowserCrashed | None:
+        """Why a call that was under way cannot have been done, if browser or session are gone."""
+        if self.ended is not None and self.end_note != CRASH:
+            return SessionNotFound(
+                f"session {self.id} ended while this call was under way",
                 hint="call startSession for a new one",
                 sessionId=self.id,
                 reason=self.ended,
             )
+        return self.crashed() if self.browser_gone() else None
 
     async def browser_went(self) -> bool:
         """Whether the browser has ended; for a call whose tab is gone, which is known before."""
@@ -402,7 +405,7 @@ class E2eSession:
         ours = isinstance(error, Interrupted | RefGone | TimeoutError)
         if not (ours or error_name(error)):
             return error
-        return await self.explain(self, tab, step, error)
+        return self.lost() or await self.explain(self, tab, step, error)
 
     def _done[T](
         self,

@@ -107,6 +107,21 @@ class Starter:
             report=report,
         )
 
+    def check(self, spec: ServiceSpec) -> Path:
+        """The folder in which it may run.
+
+        Raises:
+            CommandNotAllowed, ServerStartFailed, InvalidInput
+        """
+        cwd = check_cwd(spec.cwd, self.roots)
+        if spec.command_path:
+            self._allowed(spec.command_path, ("--start", *spec.args), cwd, absolute=True)
+        elif spec.command:
+            program, *rest = local_program(spec.command, cwd)
+            self._allowed(program, tuple(rest), cwd)
+        self._env(spec)
+        return cwd
+
     def join(self, url: str, logs: LogPaths | None) -> Server:
         """An app that runs already; it is left as it is."""
         return RunningApp(url, self.clock, logs) if logs else RunningApp(url, self.clock)

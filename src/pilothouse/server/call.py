@@ -86,14 +86,13 @@ class Caller:
             )
         )
         self._log.warn("tool_failed", sessionId=session.id, tool=tool.name, code=fault.code)
-        context = {
-            "timestamp": iso(session.clock()),
-            "context": {
-                "tool": tool.name,
-                "sessionId": str(raw.get("sessionId") or session.id)[:80],
-                "args": self._redactor.value(_small(raw), _NO_SECRETS),
-            },
+        call: dict[str, Any] = {
+            "tool": tool.name,
+            "sessionId": str(raw.get("sessionId") or session.id)[:80],
         }
+        if not isinstance(fault, Internal):  # of which nothing is told but its number
+            call["args"] = self._redactor.value(_small(raw), _NO_SECRETS)
+        context = {"timestamp": iso(session.clock()), "context": call}
         return failure(tool.group, fault, self._redactor, context)
 
     def _incident(self, tool: Tool, error: Exception, session: Session) -> Internal:

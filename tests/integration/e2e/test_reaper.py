@@ -138,7 +138,9 @@ async def test_a_child_gets_what_was_asked_and_nothing_else(tmp_path: Path) -> N
 async def test_signals_are_as_a_program_expects_them() -> None:
     argv = ["/bin/sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status"]
     child = await start_child(argv, cwd=ROOT, env=dict(os.environ), stdout="pipe", stderr="pipe")
-    assert (await read(child)).split()[1::2] == ["0" * 16] * 2
+    blocked, ignored = (int(mask, 16) for mask in (await read(child)).split()[1::2])
+    # 32 and 33 are glibc's own for its threads, and out of a program's reach.
+    assert (blocked, ignored & (1 << 31) - 1) == (0, 0)
     await child.wait_gone()
 
 
