@@ -79,6 +79,8 @@ class Builder:
         launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
         try:
             await self._start_servers(session, request, report)
+            for server in session.servers:
+                await self._check_claimed(session, server.info.url)
             # Not cancelled with us: a browser that comes up later would belong to nobody.
             session.browser = await asyncio.shield(launching)
         except BaseException:
@@ -101,6 +103,17 @@ class Builder:
                 await context.tracing.start(screenshots=True, snapshots=True, sources=False)
             context.on("page", session.on_page)
             session.current = (await session.new_tab()).id
+
+    async def _check_claimed(self, session: E2eSession, url: str) -> None:
+        """A command may print any address, and what it prints becomes the session's own.
+
+        Raises:
+            UrlNotAllowed: it is neither this machine's nor one that a browser may visit.
+        """
+        target, policy = target_of(url), self.policy(session, own=False)
+        if target.host.is_localhost and target.port not in policy.blocked_ports:
+            return
+        await check_own(url, policy)
 
     async def _check_joined(self, cdp: str) -> None:
         """A browser to join must be this machine's, and not another agent's."""
@@ -191,13 +204,14 @@ class Builder:
         )
         session.note("server exited", f"{service} with code {code}")
 
-    def policy(self, session: E2eSession) -> Policy:
+    def policy(self, session: E2eSession, *, own: bool = True) -> Policy:
+        """Where the session's browser may go; without its own servers, if `own` is False."""
         blocked = self._means.listeners | self._means.recorder.foreign_ports()
         # No page may drive a browser: neither its own, nor that of the agent's other sessions.
         blocked |= {s.browser.debug_port for s in self._held() if s.browser is not None}
         settings = self._means.settings
         return Policy(
-            own_origins=own_origins(_urls(session)),
+            own_origins=own_origins(_urls(session) if own else []),
             allowed_hosts=settings.allowed_hosts,
             development=not settings.production,
             blocked_ports=frozenset(blocked),

@@ -107,6 +107,10 @@ elif flag == "--restart":
     url = f"http://localhost:{port}"
     say(status="restarted", url=url, port=port, pid=server.pid, previousPid=before,
         startedAt=WHEN, message="again")
+elif how == "claim":
+    logs = {name: os.path.abspath("out.log") for name in ("stdout", "stderr", "combined")}
+    say(status="already_running", url=rest[0], port=80, pid=1, startedAt=WHEN, logs=logs,
+        message="mine")
 elif how in ("already", "stuck"):
     ready("already_running", int(rest[0]), int(rest[1]))
 elif how == "exit":
@@ -314,6 +318,16 @@ def test_a_command_that_fails_is_told_by_its_cause(
     if how == "exit":
         assert (fault["exitCode"], fault["cause"]["exitCode"]) == (3, 3)
         assert "no licence found" in fault["stderr"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://169.254.169.254/latest/", "http://10.0.0.1/", "http://metadata.google.internal/"],
+)
+def test_an_address_that_no_browser_may_visit_does_not_become_the_sessions_own(
+    case: Case, url: str
+) -> None:
+    assert bad(case.begin("claim", url))["type"] == "url_not_allowed"
 
 
 def test_a_command_that_is_not_there_or_cannot_run_is_told_by_its_cause(case: Case) -> None:
