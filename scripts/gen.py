@@ -14,6 +14,7 @@ from pilothouse.core.events import Event
 from pilothouse.core.faults import COMMON, Fault
 from pilothouse.core.registry import Registry
 from pilothouse.core.settings import SETTINGS, Setting
+from pilothouse.server.manifest import FILE as MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,6 +183,11 @@ def readme(text: str, served: Registry) -> str:
     return f"{before}{README_BEGIN}\n{table}{README_END}{after}"
 
 
+def manifest(served: Registry) -> str:
+    schemas = {tool.name: tool.input_schema for tool in served.tools.values()}
+    return json.dumps(schemas, ensure_ascii=False, indent=0, separators=(",", ":")) + "\n"
+
+
 def generated() -> dict[Path, str]:
     """Every generated file with its content."""
     served = registry()
@@ -192,6 +198,7 @@ def generated() -> dict[Path, str]:
         reference / "errors.md": errors_page(),
         reference / "events.md": events_page(),
         ROOT / "README.md": readme((ROOT / "README.md").read_text(), served),
+        MANIFEST: manifest(served),
     }
 
 

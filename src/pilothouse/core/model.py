@@ -39,20 +39,27 @@ class Args(BaseModel):
     """Arguments of a tool, camelCase on the wire. Unknown ones are refused by name."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        allow_inf_nan=False,
+        # A start declares every tool, and a session calls a few of them.
+        defer_build=True,
     )
 
 
 class SnakeArgs(BaseModel):
     """Arguments of a tool whose spec writes snake_case."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class Result(BaseModel):
     """What a tool returns, camelCase on the wire: the structured content of its answer."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     def dump(self) -> dict[str, Any]:
         """The structured content. A model whose spec shows nulls overrides this."""

@@ -1,8 +1,8 @@
 """How a test would find the elements that steps act on: asked while they are still there.
 
 A ref is stale soon, and a selector that an agent made up may be brittle. Playwright knows better
-ones, but asking takes as long as typing a word. So it is asked beside a step that may lead away
-from its page, and for all others when the agent is thinking.
+ones, but asking takes as long as typing a word. So it is asked beside a step only for a ref, which
+nothing else could find again; and for elements that stay, when the agent is thinking.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Locating:
 
     def before(self, step: Step, tab: Tab) -> None:
         """To be called before a step is taken."""
-        if step.tool in ACTING and _selectors(step):
+        selectors = _selectors(step) if step.tool in ACTING else []
+        has_ref = any(map(ref_of, selectors))
+        if has_ref or (selectors and _stays(step)):
             self._waiting.append((step, tab))
-        elif step.tool not in LEADING_AWAY:
-            return
-        if not _stays(step) or len(self._waiting) > MOST_WAITING:
+        if has_ref or step.tool in LEADING_AWAY or len(self._waiting) > MOST_WAITING:
             self.ask()
 
     def ask(self) -> None:
@@ -74,7 +74,7 @@ def _selectors(step: Step) -> list[str]:
 
 
 def _stays(step: Step) -> bool:
-    if step.tool not in STAYING or any(map(ref_of, _selectors(step))):
+    if step.tool not in STAYING:
         return False
     submit = step.args.get("submit")
     return submit != step.target if step.tool == "fillForm" else not submit

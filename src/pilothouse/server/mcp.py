@@ -28,6 +28,7 @@ from mcp.shared.subscriptions import (
 from pilothouse import __version__
 from pilothouse.core.faults import Fault, RateLimited
 from pilothouse.core.model import Image
+from pilothouse.server.manifest import input_schema
 from pilothouse.server.parcel import LEAST
 from pilothouse.server.principal import principal_of
 from pilothouse.server.render import Answer, failure
@@ -117,7 +118,7 @@ class Handlers:
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
         tool = self._house.registry.tools.get(name)
-        return None if tool is None else tool.input_schema
+        return None if tool is None else input_schema(tool)
 
     async def list_tools(
         self, ctx: Context, params: types.PaginatedRequestParams | None
@@ -269,7 +270,7 @@ def describe(tool: Tool, *, with_output: bool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         description=tool.description,
-        input_schema=tool.input_schema,
+        input_schema=input_schema(tool),
         output_schema=tool.output_schema if with_output else None,
         annotations=types.ToolAnnotations.model_validate(tool.annotations),
     )
