@@ -110,7 +110,9 @@ class Place:
     def script(self, name: str, text: str) -> Path:
         """An executable Python script in the app's folder."""
         path = self.app / name
-        path.write_text(f"#!{sys.executable}\n{text}")
+        # For Python the lines between are a string. A first line takes no path with a space.
+        start = f"#!/bin/sh\n''':'\nexec '{sys.executable}' \"$0\" \"$@\"\n'''\n"
+        path.write_text(start + text)
         path.chmod(0o700)
         return path
 

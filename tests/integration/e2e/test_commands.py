@@ -27,7 +27,8 @@ pytestmark = pytest.mark.anyio
 GUARD_S = 20.0
 SHORT_S = 1.0
 """The time limit of commands that use it up."""
-PYTHON = f"#!{sys.executable} -IS\n"
+# For Python the lines between are a string. A first line takes no path with a space.
+PYTHON = f"#!/bin/sh\n''':'\nexec '{sys.executable}' -IS \"$0\" \"$@\"\n'''\n"
 
 
 class Bench:

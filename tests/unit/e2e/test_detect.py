@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -156,8 +157,8 @@ def test_packages_that_are_not_installed_are_told(tmp_path: Path) -> None:
             "gunicorn -b '127.0.0.1:{port}' app:app",
         ),
         ({"Procfile": "web: bin/rails server -p ${PORT:-3000}"}, "bin/rails server -p '{port}'"),
-        ({"index.html": ""}, f"{sys.executable} -m http.server"),
-        ({"public/index.html": ""}, f"{sys.executable} -m http.server --directory public"),
+        ({"index.html": ""}, f"{quote(sys.executable)} -m http.server"),
+        ({"public/index.html": ""}, f"{quote(sys.executable)} -m http.server --directory public"),
     ],
 )
 def test_an_app_is_known_by_its_files(tmp_path: Path, files: dict[str, str], command: str) -> None:
