@@ -32,6 +32,14 @@ from pilothouse.core.secret_shapes import (
     mask_scheme,
     mask_shapes,
 )
+from pilothouse.core.secret_values import (
+    OPENING_QUOTE,
+    mask_bare,
+    mask_named,
+    mask_tag,
+    mask_under,
+    string_end,
+)
 
 # Brackets in the userinfo part make URL parsers stumble; this decodes to the same word.
 _MASK_IN_USERINFO = quote(MASK, safe="")
@@ -71,14 +79,8 @@ _NAME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _HEADER_VALUE = re.compile(r"""[^\r\n'"]++""")
-_BARE_VALUE = re.compile(r"""[^&\s"'<>;\\]++""")
-_NO_MERE_WORD = re.compile(r"""(?=[^&\s"'<>;\\]{6})[^&\s"'<>;\\\d]{0,64}\d""")
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:\s*+)?')
 _RECORD_VALUE = re.compile(r'\s*+,\s*+"value"\s*+:\s*+')
-_OPENING_QUOTE = re.compile(r"""\\{0,3}["']""")
-_QUOTE = re.compile(r"""\\++["']?|["']""")
-_NUMBER = re.compile(r"-?\d[\d.eE+-]*")
-_IN_CONTAINER = re.compile(r"""(\\{0,3}["'])|(-?\d[\d.eE+-]*)|[\[\]{}]""")
 _PAIR = re.compile(r"(^|[?&;])([^=&;?/:\s]{1,128})=")
 _PAIR_KEYS = re.compile(r"(?:^|[?&;])([^=&;?/:\s]{1,128})=")  # the same, for findall
 _SECRET_VALUE = re.compile(r"[^&]++")
@@ -86,8 +88,6 @@ _PATH_VALUE = re.compile(r"[^&;?]++")
 _AUTHORITY = re.compile(r"://([^/?#\s\"'<>\\]*)")
 _URL_REST = re.compile(r"://[^\s\"'<>\\]*")
 _TAG = re.compile(r"<(?:input|meta)\b[^<>]*+", re.I)
-_NAMED = re.compile(r"""\b(?:name|id|property)\s?=\s?["']?([\w.:\[\]-]{1,64})""", re.I)
-_VALUED = re.compile(r"""(\b(?:value|content)\s?=\s?)("[^"]++|'[^']++|[^"'\s>]++)""", re.I)
 _ELEMENT = re.compile(r"(<(?:\w{1,32}:)?([\w.-]{1,64})(?:\s[^<>]{0,256})?>)[^<]*[^<\s][^<]*+")
 _PART = re.compile(
     r'(form-data;\s?name="([^"\r\n]{1,128})"[^\r\n]{0,256}'
@@ -227,6 +227,15 @@ class Redactor:
         """
         return value if self.reveal else self._value(value, keep, _DEEPEST)
 
+    def texts(self, value: Any) -> Any:
+        """Every text in a value masked by what it is, not by the key that it stands under:
+        `sessionId` is no secret in an error. What is neither text nor number becomes text."""
+        if isinstance(value, dict):
+            return {key: self.texts(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.texts(inner) for inner in value]
+        return value if isinstance(value, int | float | None) else self.text(str(value))
+
     def passes(self, packed: bytes) -> bool:
         """Whether a quick look at the JSON of a value finds nothing to mask in it."""
         taught = self.patterns or self._needles or self._short
@@ -284,9 +293,9 @@ class Redactor:
             urls = _URL_REST.finditer(text)
             text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
         if "<" in text:
-            text = _ELEMENT.sub(_mask_named, _TAG.sub(_mask_tag, text))
+            text = _ELEMENT.sub(mask_named, _TAG.sub(mask_tag, text))
         if "form-data" in text:
-            text = _PART.sub(_mask_named, text)
+            text = _PART.sub(mask_named, text)
         # In source code `token=next()` is an assignment, and masking it would hide the program.
         edit = self._mask_quoted if is_code else self._mask_value
         return _edited(text, _NAME.finditer(text) if self._short else _names_in(text), edit)
@@ -301,10 +310,10 @@ class Redactor:
             raw = token[1]
             content: str = json.loads(f'"{raw}"') if "\\" in raw else raw
             if token[2]:
-                return _mask_under(content, text, token.end())
+                return mask_under(content, text, token.end())
             record = _RECORD_VALUE.match(text, token.end())
             if record and text.endswith(('"name":', '"name": '), 0, token.start()):
-                return _mask_under(content, text, record.end())
+                return mask_under(content, text, record.end())
             safe = MASK if content in self._short else self._read(content, depth)
             quoted = json.dumps(safe, ensure_ascii="\\u" in raw or raw.isascii())
             return None if safe == content else (token.start(), token.end(), quoted)
@@ -323,15 +332,15 @@ class Redactor:
         if is_header and header_rule(header) not in ("plain", "other"):
             value = _HEADER_VALUE.match(text, start)
             return (*value.span(), self.header(header, value[0])) if value else None
-        return _mask_bare(name["bare"] or header, name["sign"] or ":", text, start)
+        return mask_bare(name["bare"] or header, name["sign"] or ":", text, start)
 
     def _mask_quoted(self, name: re.Match[str]) -> Edit | None:
         """JSON, also inside a JSON string, and the literals of Python and JavaScript."""
         key, mark, text, start = name["quoted"], name["mark"], name.string, name.end()
-        if key and (change := _mask_under(key, text, start, mark)):
+        if key and (change := mask_under(key, text, start, mark)):
             return change
-        if key and self._short and (opening := _OPENING_QUOTE.match(text, start)):
-            end, _ = _string_end(text, opening.end(), opening[0])
+        if key and self._short and (opening := OPENING_QUOTE.match(text, start)):
+            end, _ = string_end(text, opening.end(), opening[0])
             if text[opening.end() : end] in self._short:
                 return opening.end(), end, MASK
         return None
@@ -424,78 +433,3 @@ def _mask_leaves(value: object, depth: int, numbers: bool) -> object:
             return [_mask_leaves(item, depth - 1, numbers) for item in value]
         case _:
             return MASK
-
-
-def _string_end(text: str, start: int, quote_mark: str) -> tuple[int, int]:
-    """Where the string ends that begins at `start`, without and with its closing quote.
-
-    With k backslashes before its quotes (0, or 1 or 3 inside other strings) an escaped backslash
-    is 2(k+1) of them, so a quote closes the string if the backslashes before it are k modulo that.
-    """
-    level = len(quote_mark) - 1
-    for found in _QUOTE.finditer(text, start):
-        is_same = found[0][-1] == quote_mark[-1]
-        if is_same and (len(found[0]) - 1) % (2 * level + 2) == level:
-            return found.end() - len(quote_mark), found.end()
-    return len(text), len(text)
-
-
-def _mask_under(key: str, text: str, start: int, quote_mark: str = '"') -> Edit | None:
-    """Mask the string, number or container that starts here, also one that was cut off."""
-    if not is_secret_key(key):
-        return None
-    if opening := _OPENING_QUOTE.match(text, start):
-        end, _ = _string_end(text, opening.end(), opening[0])
-        return (opening.end(), end, MASK) if end > opening.end() else None
-    if not is_count(key) and (number := _NUMBER.match(text, start)):
-        return *number.span(), quote_mark + MASK + quote_mark
-    if text.startswith(("[", "{"), start) and not is_holder(key):
-        return _mask_container(text, start, quote_mark)
-    return None
-
-
-def _mask_container(text: str, start: int, quote_mark: str) -> Edit:
-    out: list[str] = []
-    done, position, depth = start, start, 0
-    while found := _IN_CONTAINER.search(text, position):
-        position = found.end()
-        if found[1]:
-            end, position = _string_end(text, found.end(), found[1])
-            is_key = text[position : position + 8].lstrip().startswith(":")
-            if not is_key and end > found.end():
-                out += (text[done : found.end()], MASK)
-                done = end
-        elif found[2]:
-            out += (text[done : found.start()], quote_mark + MASK + quote_mark)
-            done = position
-        else:
-            depth += 1 if found[0] in "[{" else -1
-            if depth == 0:
-                break
-    else:
-        position = len(text)
-    return start, position, "".join((*out, text[done:position]))
-
-
-def _mask_bare(key: str, sign: str, text: str, start: int) -> Edit | None:
-    """`DB_PASSWORD=...`, `token: "..."`: keys without quotes, as in logs, YAML and code."""
-    if not is_secret_key(key):
-        return None
-    if _OPENING_QUOTE.match(text, start):
-        return _mask_under(key, text, start)
-    # After `=` anything is the value; after a colon it might be a sentence.
-    if "=" not in sign and not _NO_MERE_WORD.match(text, start):
-        return None
-    value = _BARE_VALUE.match(text, start)
-    return (*value.span(), MASK) if value else None
-
-
-def _mask_tag(match: re.Match[str]) -> str:
-    if any(map(is_secret_key, _NAMED.findall(match[0]))):
-        return _VALUED.sub(lambda m: m[1] + m[2][: m[2][0] in "\"'"] + MASK, match[0])
-    return match[0]
-
-
-def _mask_named(match: re.Match[str]) -> str:
-    """Keep what leads to the value (group 1) if the name (group 2) is a secret's."""
-    return match[1] + MASK if is_secret_key(match[2]) else match[0]

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
-SESSION = "5b0c…"
-
 
 async def full_url(session: E2eSession, url: str) -> str:
     """A URL in full; a path is one of the app's own.
@@ -207,6 +205,7 @@ async def type_(args: Type, helm: Helm) -> Acted:
 
 
 async def _kind(field: Any, limit: float) -> str:
+    """Such as `password`, `checkbox` or `select-one`; what is no field has none."""
     return str(await field.evaluate("element => element.type", timeout=limit))
 
 
@@ -241,22 +240,23 @@ class FillForm(Acting):
 )
 async def fill_form(args: FillForm, helm: Helm) -> Acted:
     """Fill in several fields in one call."""
+    session = helm.find(args.session_id)
     done = None
     for entry in args.fields:
 
         async def fill(tab: Tab, entry: FormField = entry) -> None:
             if entry is args.fields[0]:
-                await _learn_passwords(tab, args.fields, helm.find(args.session_id))
+                await _learn_passwords(tab, args.fields, session)
             field = tab.locator(entry.selector)
             if isinstance(entry.value, bool):
                 await field.set_checked(entry.value, timeout=args.timeout)
             elif isinstance(entry.value, list):
                 await field.select_option(entry.value, timeout=args.timeout)
-            elif await _tag(field, args.timeout) == "SELECT":
+            elif (kind := await _kind(field, args.timeout)).startswith("select-"):
                 await field.select_option(entry.value, timeout=args.timeout)
             else:
-                if await _kind(field, args.timeout) == "password":
-                    helm.find(args.session_id).keep_secret(entry.value)
+                if kind == "password":  # one that was not there before
+                    session.keep_secret(entry.value)
                 await field.fill(entry.value, timeout=args.timeout)
 
         is_last = entry is args.fields[-1] and not args.submit
@@ -287,10 +287,6 @@ async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSessio
             session.keep_secret(str(entry.value))
 
     await asyncio.gather(*(learn(entry) for entry in fields if isinstance(entry.value, str)))
-
-
-async def _tag(field: Any, limit: float) -> str:
-    return str(await field.evaluate("element => element.tagName", timeout=limit))
 
 
 class SelectOption(Targeting):

@@ -25,6 +25,7 @@ from pilothouse.e2e.model import (
     BrowserLaunchFailed,
     SessionNotFound,
     TabNotFound,
+    browser_crashed,
 )
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.e2e.session import CRASH, E2eSession
@@ -112,13 +113,7 @@ class Sessions:
             return keeper.session
         fate = self._fates.get(session_id)
         if fate is not None and fate.note == CRASH:
-            raise BrowserCrashed(
-                f"the browser of session {session_id} ended unexpectedly",
-                hint="call startSession for a new one",
-                sessionId=session_id,
-                endedAt=iso(fate.at),
-                recovery="Session will be automatically terminated. Please start a new session.",
-            )
+            raise browser_crashed(session_id, endedAt=iso(fate.at))
         ended = f" It ended ({fate.note or fate.reason})." if fate else ""
         raise SessionNotFound(
             f"Session {session_id} not found.{ended} Please call startSession first.",
@@ -220,7 +215,7 @@ class Sessions:
         finally:
             if not started.done():
                 started.set_exception(SessionNotFound("the session was ended while it started"))
-            started.exception() if started.done() and not started.cancelled() else None
+            started.exception()  # nobody may be waiting for it any more
             self._holding.discard(keeper)
             keeper.done.set()
 

@@ -73,13 +73,14 @@ class Builder:
             await check_own(request.url, self.policy(session))
         if request.cdp:
             await self._check_joined(request.cdp)
-        for spec in request.services:
-            means.starter.check(spec)  # no browser for what may not be started anyway
+        # No browser for what may not be started anyway.
+        cwds = [means.starter.check(spec) for spec in request.services]
+        self._set_folders(session, cwds)
         assert session.proxy is not None
         launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
         try:
             await self._start_servers(session, request, report)
-            for server in session.servers:
+            for server in session.servers[1 if request.url else 0 :]:
                 await self._check_claimed(session, server.info.url)
             # Not cancelled with us: a browser that comes up later would belong to nobody.
             session.browser = await asyncio.shield(launching)
@@ -186,7 +187,10 @@ class Builder:
         if request.url:
             session.servers.insert(0, starter.join(request.url, request.logs))
         session.url = session.servers[0].info.url if session.servers else ""
-        cwds = [starter.check(spec) for spec in request.services]
+
+    def _set_folders(self, session: E2eSession, cwds: list[Path]) -> None:
+        """Where its logs may lie, and which files it may hand to a page."""
+        starter = self._means.starter
         session.log_folders = tuple(
             folder
             for cwd in cwds or starter.roots[:1]

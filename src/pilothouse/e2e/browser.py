@@ -59,7 +59,6 @@ class ContextOptions:
     height: int = 720
     storage_state: str = ""
     video_folder: str = ""
-    downloads: bool = True
 
 
 @dataclass(eq=False)
@@ -154,7 +153,7 @@ class Engine:
 def _context_options(options: ContextOptions) -> dict[str, Any]:
     made: dict[str, Any] = {
         "viewport": {"width": options.width, "height": options.height},
-        "accept_downloads": options.downloads,
+        "accept_downloads": True,
         "service_workers": "allow",
     }
     if options.proxy_server:

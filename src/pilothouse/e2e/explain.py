@@ -15,7 +15,6 @@ from pilothouse.e2e.dossier import compose, cut_line, next_calls, whole
 from pilothouse.e2e.evidence import gather
 from pilothouse.e2e.model import (
     ActionFailed,
-    BrowserCrashed,
     ElementNotFound,
     NavigationFailed,
     ScriptError,
@@ -25,6 +24,7 @@ from pilothouse.e2e.model import (
     StepTimeout,
     TabNotFound,
     UrlNotAllowed,
+    browser_crashed,
 )
 from pilothouse.e2e.protocol import Trouble, read_error, ref_of, script_message
 from pilothouse.e2e.tab import RefGone
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class Explainer:
     """Makes faults; `page` renders a dossier for people."""
 
-    def __init__(self, page: Page, mask: Callable[[str], str]) -> None:
+    def __init__(self, page: Page, mask: Callable[[Any], Any]) -> None:
         self._page = page
         self._mask = mask
 
@@ -63,12 +63,7 @@ class Explainer:
                 received=step.target,
             )
         if session.browser_gone() or (tab.page.is_closed() and await session.browser_went()):
-            return BrowserCrashed(
-                "the browser process ended unexpectedly during this step",
-                hint="the session is over; call startSession for a new one",
-                sessionId=session.id,
-                recovery="Session will be automatically terminated. Please start a new session.",
-            )
+            return browser_crashed(session.id)
         if tab.page.is_closed():
             return TabNotFound(
                 f"tab {tab.id} was closed during this step",
@@ -86,9 +81,9 @@ class Explainer:
         # Masked before it is cut: half of a secret would not be known as one.
         fault.message = cut(self._mask(fault.message), 600)
         fault.hint = cut(self._mask(fault.hint), 400)
-        fault.details = _short(_masked(fault.details, self._mask), 300)
+        fault.details = _short(self._mask(fault.details), 300)
         if notices := session.take_notices():
-            frame["notices"] = _short(_masked(notices, self._mask), 120)
+            frame["notices"] = _short(self._mask(notices), 120)
         taken = {**fault.details, **frame, "message": fault.message, "suggestion": fault.hint}
         facts = compose(evidence, session.base, now, taken)
         if step.args.get("inline") and evidence.screenshot:
@@ -116,7 +111,7 @@ class Explainer:
             "snapshot": evidence.snapshot,
         }
         title = f"{step.tool} {step.target}: {fault.code}"
-        html = self._page(self._mask(title), _masked(facts, self._mask), picture)
+        html = self._page(self._mask(title), self._mask(facts), picture)
         path = session.save(name, html.encode("utf-8", "replace"))
         return {"uri": session.uri(name), "path": str(path)}
 
@@ -244,14 +239,4 @@ def _short(value: Any, most: int) -> Any:
         return {key: _short(inner, most) for key, inner in value.items()}
     if isinstance(value, list):
         return [_short(inner, most) for inner in value]
-    return value
-
-
-def _masked(value: Any, mask: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, dict):
-        return {key: _masked(inner, mask) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_masked(inner, mask) for inner in value]
     return value

@@ -59,6 +59,7 @@ class Pictured(Result):
 )
 async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
     """Take a picture of the page. snapshot says more for fewer tokens."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[bytes, bytes]:
         whole = await capture(tab, full_page=args.full_page, selector=args.selector or "")
@@ -68,8 +69,7 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
     done = await step(helm, args, "screenshot", do, target=args.selector or "", look=False)
     assert done.value is not None
     whole, small = done.value
-    session = helm.find(args.session_id)
-    name = f"screenshot-{session.steps[-1].number}.png"
+    name = f"screenshot-{done.step}.png"
     path = session.save(name, whole)
     width, height = size(whole)
     return Pictured(
@@ -104,6 +104,7 @@ class Evaluated(Acted):
 )
 async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
     """Run JavaScript in the page and get its value."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> Any:
         if args.selector:
@@ -123,12 +124,7 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
     done = await step(
         helm, args, "evaluate", do, target=args.selector or "", look=bool(args.selector)
     )
-    return Evaluated(**acted(done), result=_shown(helm, args, plain(done.value)))
-
-
-def _shown(helm: Helm, args: InTab, value: Any) -> Any:
-    """What a page says, without the secrets in it."""
-    return helm.find(args.session_id).mask(value)
+    return Evaluated(**acted(done), result=session.mask(plain(done.value)))
 
 
 def plain(value: Any) -> Any:
@@ -166,6 +162,7 @@ class Content(Result):
 )
 async def get_content(args: GetContent, helm: Helm) -> Content:
     """Get the page's HTML or text."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> str:
         if args.selector:
@@ -178,7 +175,7 @@ async def get_content(args: GetContent, helm: Helm) -> Content:
         return await tab.page.content()
 
     done = await step(helm, args, "getContent", do, target=args.selector or "", look=False)
-    whole = str(_shown(helm, args, done.value or ""))
+    whole = str(session.mask(done.value or ""))
     part = whole[args.offset : args.offset + MOST_CONTENT]
     after = args.offset + len(part)
     return Content(
@@ -254,12 +251,13 @@ class Snapped(Result):
 )
 async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
     """See the page as an accessibility tree with refs to act on."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[str, str]:
         return await _tree(tab, args.selector, args.depth), await tab.page.title()
 
     done = await step(helm, args, "snapshot", do, target=args.selector or "", look=False)
-    tree, title = _shown(helm, args, list(done.value or ("", "")))
+    tree, title = session.mask(list(done.value or ("", "")))
     kept, left = within_budget(tree.splitlines(), args.max_tokens)
     return Snapped(
         snapshot=PageText("\n".join(kept)),
@@ -320,12 +318,13 @@ class Found(Result):
 )
 async def find(args: Find, helm: Helm) -> Found:
     """Find elements by their text or role, with refs: the cheapest way to a selector."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> str:
         return await _tree(tab, None, None)
 
     done = await step(helm, args, "find", do, look=False)
-    matches = matching(_shown(helm, args, done.value or ""), args.text)
+    matches = matching(session.mask(done.value or ""), args.text)
     return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
 
 
@@ -353,13 +352,13 @@ class Printed(Result):
 @tool(E2E, effect="read", raises=STEP_FAULTS, examples=(Example(title="Print", args={}),))
 async def pdf(args: Pdf, helm: Helm) -> Printed:
     """Print the page to a PDF file."""
+    session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> bytes:
         return await tab.page.pdf(landscape=args.landscape, print_background=True)
 
     done = await step(helm, args, "pdf", do, look=False)
-    session = helm.find(args.session_id)
-    name = f"page-{session.steps[-1].number}.pdf"
+    name = f"page-{done.step}.pdf"
     path = session.save(name, done.value or b"")
     return Printed(path=str(path), uri=session.uri(name), bytes=len(done.value or b""))
 

@@ -152,6 +152,17 @@ class BrowserCrashed(Fault):
     status = 502
 
 
+def browser_crashed(session_id: str, **more: object) -> BrowserCrashed:
+    """In the words of the spec."""
+    return BrowserCrashed(
+        "the browser process ended unexpectedly",
+        hint="the session is over; call startSession for a new one",
+        sessionId=session_id,
+        recovery="Session will be automatically terminated. Please start a new session.",
+        **more,
+    )
+
+
 class LogFileNotFound(Fault):
     """The session has no such log."""
 

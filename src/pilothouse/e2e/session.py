@@ -18,6 +18,7 @@ from pilothouse.e2e.model import (
     SessionNotFound,
     StepFinished,
     TabNotFound,
+    browser_crashed,
 )
 from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.step_record import LOOKING, Done, Step, dialog_facts, dialog_open
@@ -133,10 +134,10 @@ class E2eSession:
     def touch(self) -> None:
         self.last_activity = self.clock()
 
-    def note(self, what: str, detail: str, **facts: Any) -> None:
+    def note(self, what: str, detail: str) -> None:
         """Something the browser did by itself; told with the next answer."""
         self._noted.append(f"{what}: {detail}" if detail else what)
-        self.timeline.emit(BrowserNoted(at=self.clock(), what=what, detail=detail, **facts))
+        self.timeline.emit(BrowserNoted(at=self.clock(), what=what, detail=detail))
 
     # Files
 
@@ -289,15 +290,7 @@ class E2eSession:
     def check_alive(self) -> None:
         """Raises BrowserCrashed."""
         if self.browser is not None and self.browser.gone.is_set():
-            raise self.crashed()
-
-    def crashed(self) -> BrowserCrashed:
-        return BrowserCrashed(
-            "the browser process ended unexpectedly",
-            hint="the session is over; call startSession for a new one",
-            sessionId=self.id,
-            recovery="Session will be automatically terminated. Please start a new session.",
-        )
+            raise browser_crashed(self.id)
 
     async def perform[T](
         self,
@@ -355,7 +348,7 @@ class E2eSession:
                 sessionId=self.id,
                 reason=self.ended,
             )
-        return self.crashed() if self.browser_gone() else None
+        return browser_crashed(self.id) if self.browser_gone() else None
 
     async def browser_went(self) -> bool:
         """Whether the browser has ended; for a call whose tab is gone, which is known before."""
@@ -428,6 +421,7 @@ class E2eSession:
             changes.texts = self.mask(changes.texts)
         return Done(
             value=value,
+            step=step.number,
             url=self.mask(tab.url),
             navigated=navigated,
             dom=changes,

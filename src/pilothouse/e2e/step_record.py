@@ -48,6 +48,8 @@ class Done[T]:
     """What a step gave and what it caused so far."""
 
     value: T | None
+    step: int
+    """Its number, which names the files that it made."""
     url: str
     navigated: bool
     dom: Changes | None

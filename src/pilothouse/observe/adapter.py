@@ -23,6 +23,7 @@ from pilothouse.observe.model import (
     SessionUnknown,
     TargetNotFound,
 )
+from pilothouse.observe.numbers import counted, totals_of
 from pilothouse.observe.observation import Observation
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
-    from pilothouse.observe.cdp import Counts
     from pilothouse.observe.model import Filters, Target
     from pilothouse.observe.observation import Keep
 
@@ -167,7 +167,7 @@ class Observatory:
 
     def _retire(self, key: tuple[str, int]) -> None:
         counts = self._browsers.pop(key).cdp.counts
-        self._retired += _counted(counts)
+        self._retired += counted(counts)
 
     async def _close_unused(self, key: tuple[str, int]) -> None:
         browser = self._browsers.get(key)
@@ -373,7 +373,7 @@ class Observatory:
 
     def _drop(self, observation: Observation) -> None:
         """Out of memory; what a store keeps stays there until cdp_clear_events."""
-        self._retired += _totals(observation)
+        self._retired += totals_of(observation)
         self._observations.pop(observation.target_id, None)
         self._timeline.abandon(observation.ring)
 
@@ -412,9 +412,9 @@ class Observatory:
         """Bring the counters of /metrics up to date; nothing is counted on the hot path twice."""
         totals: Counter[str] = Counter(self._retired)
         for observation in self._observations.values():
-            totals += _totals(observation)
+            totals += totals_of(observation)
         for browser in self._browsers.values():
-            totals += _counted(browser.cdp.counts)
+            totals += counted(browser.cdp.counts)
         for name, total in totals.items():
             self._count(name, total - self._counted.get(name, 0))
             self._counted[name] = total
@@ -441,24 +441,6 @@ class Observatory:
     @property
     def observations(self) -> list[Observation]:
         return list(self._observations.values())
-
-
-def _totals(observation: Observation) -> Counter[str]:
-    return Counter(
-        events_seen=observation.tally.seen,
-        events_filtered=observation.tally.filtered,
-        events_malformed=observation.tally.malformed,
-        events_dropped=observation.ring.evicted,
-    )
-
-
-def _counted(counts: Counts) -> Counter[str]:
-    return Counter(
-        cdp_frames=counts.frames,
-        cdp_bad_frames=counts.bad_frames,
-        cdp_commands=counts.commands,
-        cdp_command_milliseconds=int(counts.command_seconds * 1000),
-    )
 
 
 @asynccontextmanager

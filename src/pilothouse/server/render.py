@@ -66,7 +66,7 @@ def failure(
     group: Group, fault: Fault, redactor: Redactor, context: Mapping[str, object]
 ) -> Answer:
     """A fault in the form of the group's spec, masked like everything that is shown."""
-    error = _masked(fault.render(group.envelope, context), redactor)
+    error = redactor.texts(fault.render(group.envelope, context))
     structured = without_lone_surrogates({"error": error})
     if not group.own:
         return Answer(visible_json(structured), structured, is_error=True)
@@ -78,17 +78,6 @@ def failure(
     # The message may name what a page wrote (a title, a selector, a URL): it stands in the fence.
     story.quote("error", structured["error"])
     return Answer(_sendable(story.text(secrets.token_urlsafe(16))), structured, is_error=True)
-
-
-def _masked(value: Any, redactor: Redactor) -> Any:
-    """Every text masked by what it is, not by its key: `sessionId` is no secret in an error."""
-    if isinstance(value, str):
-        return redactor.text(value)
-    if isinstance(value, dict):
-        return {key: _masked(inner, redactor) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(inner, redactor) for inner in value]
-    return value if isinstance(value, int | float | None) else str(value)
 
 
 def _sendable(text: str) -> str:

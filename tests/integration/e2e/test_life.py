@@ -330,7 +330,6 @@ def test_an_idle_session_is_ended_and_a_busy_one_is_not(own: Place) -> None:
         read_on = time.monotonic() + 3
         while time.monotonic() < read_on:
             driver.call("cdp_read_events", targetId=session["targetId"], limit=1)
-            time.sleep(0.2)
         assert driver.status(session)["state"] == "IDLE"
         # What the page does by itself is not the agent's doing.
         script = "setInterval(() => fetch('/'), 50); 0"
