@@ -14,7 +14,7 @@ from pilothouse.core.events import Event
 from pilothouse.core.faults import COMMON, Fault
 from pilothouse.core.registry import Registry
 from pilothouse.core.settings import SETTINGS, Setting
-from pilothouse.server.manifest import FILE as MANIFEST
+from pilothouse.server.parts import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,8 +184,10 @@ def readme(text: str, served: Registry) -> str:
 
 
 def manifest(served: Registry) -> str:
-    schemas = {tool.name: tool.input_schema for tool in served.tools.values()}
-    return json.dumps(schemas, ensure_ascii=False, indent=0, separators=(",", ":")) + "\n"
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for tool in served.tools.values():
+        groups.setdefault(tool.group.name, []).append(dataclasses.asdict(tool.listing))
+    return json.dumps(groups, ensure_ascii=False, indent=0, separators=(",", ":")) + "\n"
 
 
 def generated() -> dict[Path, str]:

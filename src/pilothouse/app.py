@@ -15,13 +15,9 @@ import anyio
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
-from pilothouse.e2e import tools as e2e_tools
-from pilothouse.e2e.ports import Helm
-from pilothouse.observe import tools as observe_tools
-from pilothouse.observe.ports import Observer
-from pilothouse.server import tools as house_tools
-from pilothouse.server.house import House, Part, open_house
+from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
+from pilothouse.server.parts import LaterPart, Part
 
 if TYPE_CHECKING:
     import socket
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.settings import Settings
     from pilothouse.server.auth import OAuthConfig
+    from pilothouse.server.parts import AnyPart
     from pilothouse.server.session import Session
 
     type Extend = Callable[[Server[Any]], None]
@@ -106,15 +103,27 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         yield sessions
 
 
-PARTS: tuple[Part, ...] = (
-    Part(tools=house_tools.TOOLS, resources=house_tools.RESOURCES),
-    Part(
-        tools=observe_tools.TOOLS,
-        resources=observe_tools.RESOURCES,
-        providers={Observer: _observatory},
-    ),
-    Part(tools=e2e_tools.TOOLS, resources=e2e_tools.RESOURCES, providers={Helm: _helm}),
-)
+def _house() -> Part:
+    from pilothouse.server.tools import RESOURCES, TOOLS
+
+    return Part(tools=TOOLS, resources=RESOURCES)
+
+
+def _observe() -> Part:
+    from pilothouse.observe.ports import Observer
+    from pilothouse.observe.tools import RESOURCES, TOOLS
+
+    return Part(tools=TOOLS, resources=RESOURCES, providers={Observer: _observatory})
+
+
+def _e2e() -> Part:
+    from pilothouse.e2e.ports import Helm
+    from pilothouse.e2e.tools import RESOURCES, TOOLS
+
+    return Part(tools=TOOLS, resources=RESOURCES, providers={Helm: _helm})
+
+
+PARTS = (LaterPart("house", _house), LaterPart("observe", _observe), LaterPart("e2e", _e2e))
 """What each group brings, in the order in which tools are listed."""
 
 
@@ -212,7 +221,7 @@ def _calm_collector() -> None:
 
 
 def serve_stdio(
-    settings: Settings, parts: Sequence[Part] = PARTS, extend: Extend | None = None
+    settings: Settings, parts: Sequence[AnyPart] = PARTS, extend: Extend | None = None
 ) -> int:
     """Serve one client on stdin and stdout until it closes stdin."""
     check_store(settings)
@@ -224,7 +233,11 @@ def serve_stdio(
 
 
 async def _stdio(
-    settings: Settings, parts: Sequence[Part], redactor: Redactor, log: Log, extend: Extend | None
+    settings: Settings,
+    parts: Sequence[AnyPart],
+    redactor: Redactor,
+    log: Log,
+    extend: Extend | None,
 ) -> None:
     from mcp.server.stdio import stdio_server
 
@@ -286,7 +299,7 @@ async def _serve_metrics(
 
 def serve_http(
     settings: Settings,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[AnyPart] = PARTS,
     extend: Extend | None = None,
     ready: Callable[[str], None] | None = None,
     *,
@@ -327,7 +340,7 @@ def _listener(settings: Settings, tries: int) -> socket.socket:
 
 async def _http(
     settings: Settings,
-    parts: Sequence[Part],
+    parts: Sequence[AnyPart],
     redactor: Redactor,
     log: Log,
     extend: Extend | None,

@@ -12,7 +12,7 @@ import anyio
 
 from pilothouse.app import make_log, make_redactor
 from pilothouse.core.registry import Registry
-from pilothouse.server.house import Part, open_house
+from pilothouse.server.house import open_house
 
 if TYPE_CHECKING:
     import argparse
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from pilothouse.core.settings import Settings
     from pilothouse.core.tool import Tool
+    from pilothouse.server.parts import AnyPart
     from pilothouse.server.render import Answer
 
 EXIT_FAILED = 1
 EXIT_MISUSE = 2
 
 
-def main(settings: Settings, parts: Sequence[Part], parsed: argparse.Namespace) -> int:
+def main(settings: Settings, parts: Sequence[AnyPart], parsed: argparse.Namespace) -> int:
     """Call one tool in this process: 0 when it went well, 1 when it failed, 2 for misuse."""
     # Someone at a shell names the tool: which ones a model is shown does not matter here.
     settings = replace(settings, profile="full")
@@ -75,7 +76,7 @@ def _described(tool: Tool) -> str:
 
 
 async def _call(
-    settings: Settings, parts: Sequence[Part], name: str, args: dict[str, Any]
+    settings: Settings, parts: Sequence[AnyPart], name: str, args: dict[str, Any]
 ) -> Answer:
     async def progress(done: float, total: float | None = None, message: str = "") -> None:
         of = f"/{total:g}" if total else ""

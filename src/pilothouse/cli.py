@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pilothouse.app import Extend
-    from pilothouse.server.house import Part
+    from pilothouse.server.parts import AnyPart
 
 EXIT_MISUSE = 2
 
@@ -141,7 +141,7 @@ def _given(command: str, parsed: argparse.Namespace) -> dict[str, Any]:
 
 def main(
     argv: Sequence[str] | None = None,
-    parts: Sequence[Part] | None = None,
+    parts: Sequence[AnyPart] | None = None,
     extend: Extend | None = None,
 ) -> int:
     """Run a command and return its exit code; misuse is 2, with one line that says what to do."""
@@ -181,7 +181,7 @@ def _run(
     command: str,
     parsed: argparse.Namespace,
     settings: Settings,
-    parts: Sequence[Part] | None,
+    parts: Sequence[AnyPart] | None,
     extend: Extend | None,
     *,
     exact_port: bool,

@@ -10,7 +10,7 @@ from pilothouse.core.fence import Story
 from pilothouse.core.model import Args, Image, Result
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Group, Progress, tool
-from pilothouse.server.house import Part
+from pilothouse.server.parts import Part
 from pilothouse.server.session import Session
 
 PIXEL = base64.b64decode(

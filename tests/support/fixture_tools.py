@@ -20,7 +20,7 @@ from pilothouse.core.faults import Envelope, Fault
 from pilothouse.core.model import Args, Image, PageText, Result, SnakeArgs, SnakeResult
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Group, Progress, tool
-from pilothouse.server.house import Part
+from pilothouse.server.parts import Part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,19 +1,22 @@
-"""All tools and resources that one server serves, checked once at start-up."""
+"""All tools and resources that one server serves, checked once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from pilothouse.core.listing import is_served
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pilothouse.core.listing import Profile
     from pilothouse.core.resource import Resource
-    from pilothouse.core.tool import Profile, Tool
+    from pilothouse.core.tool import Tool
 
 
 class DuplicateName(ValueError):
-    """Two declarations claim one name; the server does not start."""
+    """Two declarations claim one name; nothing is served."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,15 @@ class Registry:
             listed[resource.uri] = resource
         return cls(by_name, tuple(listed.values()))
 
-    def served(self, groups: Iterable[str], profile: Profile) -> Registry:
+    def served(self, groups: Collection[str], profile: Profile) -> Registry:
         """The part that a user asked for; tools of our own house are always there."""
-        wanted = {*groups, "house"}
         return Registry(
             {
                 name: tool
                 for name, tool in self.tools.items()
-                if tool.group.name in wanted and (profile == "full" or tool.profile == "default")
+                if is_served(tool.group.name, tool.profile, groups, profile)
             },
-            tuple(r for r in self.resources if r.group.name in wanted),
+            tuple(r for r in self.resources if is_served(r.group.name, "default", groups, profile)),
         )
 
     def resource_for(self, uri: str) -> tuple[Resource, dict[str, str]] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints
 
 from pydantic import BaseModel
 
+from pilothouse.core.listing import Listing, Profile
 from pilothouse.core.model import Result
 from pilothouse.core.schema import input_schema, output_schema
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pilothouse.core.faults import Envelope, Fault
 
 type Effect = Literal["read", "write", "destroy"]
-type Profile = Literal["default", "full"]
 
 
 class Progress(Protocol):
@@ -84,6 +84,17 @@ class Tool:
     @cached_property
     def output_schema(self) -> dict[str, Any]:
         return output_schema(self.result)
+
+    @property
+    def listing(self) -> Listing:
+        return Listing(
+            name=self.name,
+            group=self.group.name,
+            profile=self.profile,
+            description=self.description,
+            annotations=self.annotations,
+            input_schema=self.input_schema,
+        )
 
     @property
     def annotations(self) -> dict[str, bool]:

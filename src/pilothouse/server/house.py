@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import anyio
 
 from pilothouse.core.clock import Clock, anchored
 from pilothouse.core.events import SessionStarted
+from pilothouse.core.listing import is_served
 from pilothouse.core.rates import RateLimit
 from pilothouse.core.registry import Registry
 from pilothouse.server.call import Caller
@@ -20,26 +22,16 @@ from pilothouse.server.push import Pusher
 from pilothouse.server.session import Session, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
+    from pilothouse.core.listing import Listing, Profile
     from pilothouse.core.redact import Redactor
-    from pilothouse.core.resource import Resource
     from pilothouse.core.settings import Settings
-    from pilothouse.core.tool import Tool
     from pilothouse.server.logs import Log
+    from pilothouse.server.parts import AnyPart
     from pilothouse.server.session import Provider
 
 TIMELINE_URI = "pilothouse://timeline"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What one group brings to the house."""
-
-    tools: Sequence[Tool]
-    resources: Sequence[Resource] = ()
-    providers: Mapping[type, Provider] = field(default_factory=dict)
-    """Port type → how it is opened for a session."""
 
 
 @dataclass(kw_only=True)
@@ -47,7 +39,7 @@ class House:
     """Everything that a transport needs to answer."""
 
     settings: Settings
-    registry: Registry
+    parts: Sequence[AnyPart]
     sessions: Sessions
     pusher: Pusher
     caller: Caller
@@ -61,6 +53,29 @@ class House:
     """Of all e2e sessions that are open."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
+
+    @property
+    def profile(self) -> Profile:
+        return "full" if self.settings.profile == "full" else "default"
+
+    @cached_property
+    def listings(self) -> dict[str, Listing]:
+        """What is served, by name; nothing is imported to say so."""
+        return {
+            listing.name: listing
+            for part in self.parts
+            for listing in part.listings
+            if is_served(listing.group, listing.profile, self.settings.tools, self.profile)
+        }
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What is served, ready to be called: the first use imports all groups."""
+        whole = Registry.of(
+            (tool for part in self.parts for tool in part.tools),
+            (resource for part in self.parts for resource in part.resources),
+        )
+        return whole.served(self.settings.tools, self.profile)
 
 
 class Limits:
@@ -85,14 +100,9 @@ class Limits:
 
 @asynccontextmanager
 async def open_house(
-    parts: Sequence[Part], settings: Settings, redactor: Redactor, log: Log
+    parts: Sequence[AnyPart], settings: Settings, redactor: Redactor, log: Log
 ) -> AsyncIterator[House]:
     """Run a house until the block ends; then every session's ports are closed."""
-    whole = Registry.of(
-        (tool for part in parts for tool in part.tools),
-        (resource for part in parts for resource in part.resources),
-    )
-    providers = {kind: make for part in parts for kind, make in part.providers.items()}
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
     debug_ports = DebugPorts()
@@ -111,7 +121,7 @@ async def open_house(
                 redactor,
                 metrics,
                 changed,
-                {**providers, House: provide_house},
+                provider,
                 debug_ports,
                 listeners,
             )
@@ -127,11 +137,14 @@ async def open_house(
         async def provide_house(_: Session) -> AsyncIterator[House]:
             yield house
 
+        def provider(kind: type) -> Provider:
+            if kind is House:
+                return provide_house
+            return next(p.providers[kind] for p in reversed(parts) if kind in p.providers)
+
         house = House(
             settings=settings,
-            registry=whole.served(
-                settings.tools, "full" if settings.profile == "full" else "default"
-            ),
+            parts=parts,
             sessions=Sessions(tasks, make_session, could_not_close),
             pusher=pusher,
             caller=Caller(redactor, metrics, log.of("calls")),

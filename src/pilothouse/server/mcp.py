@@ -28,7 +28,6 @@ from mcp.shared.subscriptions import (
 from pilothouse import __version__
 from pilothouse.core.faults import Fault, RateLimited
 from pilothouse.core.model import Image
-from pilothouse.server.manifest import input_schema
 from pilothouse.server.parcel import LEAST
 from pilothouse.server.principal import principal_of
 from pilothouse.server.render import Answer, failure
@@ -36,6 +35,7 @@ from pilothouse.server.render import Answer, failure
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
+    from pilothouse.core.listing import Listing
     from pilothouse.core.tool import Tool
     from pilothouse.server.house import House
     from pilothouse.server.parcel import Parcels
@@ -90,10 +90,6 @@ class Handlers:
     def __init__(self, house: House, parcels: Parcels | None = None) -> None:
         self._house = house
         self._parcels = parcels
-        self._tools = [
-            describe(tool, with_output=house.settings.output_schema)
-            for tool in house.registry.tools.values()
-        ]
 
     # Who asks
 
@@ -117,13 +113,17 @@ class Handlers:
     # Tools
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
-        tool = self._house.registry.tools.get(name)
-        return None if tool is None else input_schema(tool)
+        listing = self._house.listings.get(name)
+        return None if listing is None else listing.input_schema
 
     async def list_tools(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=self._tools)
+        house = self._house
+        outputs = house.registry.tools if house.settings.output_schema else {}
+        return types.ListToolsResult(
+            tools=[describe(listing, outputs.get(name)) for name, listing in house.listings.items()]
+        )
 
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -265,14 +265,14 @@ class Handlers:
         return types.SubscriptionsListenResult(meta=meta)
 
 
-def describe(tool: Tool, *, with_output: bool) -> types.Tool:
-    """A declared tool as `tools/list` shows it."""
+def describe(listing: Listing, tool: Tool | None) -> types.Tool:
+    """A tool as `tools/list` shows it; with what it returns if the declaration is given too."""
     return types.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=input_schema(tool),
-        output_schema=tool.output_schema if with_output else None,
-        annotations=types.ToolAnnotations.model_validate(tool.annotations),
+        name=listing.name,
+        description=listing.description,
+        input_schema=listing.input_schema,
+        output_schema=tool.output_schema if tool else None,
+        annotations=types.ToolAnnotations.model_validate(listing.annotations),
     )
 
 

@@ -17,7 +17,7 @@ from pilothouse.core.timeline import Timeline
 from pilothouse.server.debug_ports import DebugPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
     from anyio.abc import TaskGroup
@@ -42,7 +42,8 @@ class Session:
     metrics: Metrics
     changed: Callable[[str], None]
     """Tells subscribers that the resource of this URI has changed; returns at once."""
-    providers: Mapping[type, Provider]
+    provider: Callable[[type], Provider]
+    """How a port of this type is opened."""
     debug_ports: DebugPorts = field(default_factory=DebugPorts)
     """Of all agents' browsers; one book for the whole house."""
     listeners: set[int] = field(default_factory=set)
@@ -86,7 +87,7 @@ class Session:
     async def _fulfil(self, wish: _Wish, stack: AsyncExitStack) -> None:
         try:
             if wish.kind not in self._ports:
-                opened = await stack.enter_async_context(self.providers[wish.kind](self))
+                opened = await stack.enter_async_context(self.provider(wish.kind)(self))
                 self._ports[wish.kind] = opened
         except Exception as error:  # belongs to the call that asked, not to the session
             wish.error = error

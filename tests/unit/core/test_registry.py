@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from pydantic import Field
 
@@ -9,7 +11,10 @@ from pilothouse.core.faults import Envelope
 from pilothouse.core.model import Args, Result
 from pilothouse.core.registry import DuplicateName, Registry
 from pilothouse.core.resource import Resource, resource
-from pilothouse.core.tool import Group, Profile, Tool, tool
+from pilothouse.core.tool import Group, Tool, tool
+
+if TYPE_CHECKING:
+    from pilothouse.core.listing import Profile
 
 OBSERVE = Group(name="observe", summary="Watch", envelope=Envelope.CODE)
 E2E = Group(name="e2e", summary="Drive", envelope=Envelope.TYPE)

@@ -19,8 +19,9 @@ from pilothouse.core.model import Args, Result
 from pilothouse.core.redact import Redactor
 from pilothouse.core.settings import resolve
 from pilothouse.core.tool import Group, Tool, tool
-from pilothouse.server.house import House, Part, open_house
+from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log
+from pilothouse.server.parts import Part
 from tests.support import fixture_tools as fixture
 
 if TYPE_CHECKING:

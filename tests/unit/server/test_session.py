@@ -74,7 +74,13 @@ class Workshop:
         return Sessions(
             tasks,
             lambda key: Session(
-                key, Settings(), lambda: 0.0, Redactor(), Metrics(), lambda uri: None, providers
+                key,
+                Settings(),
+                lambda: 0.0,
+                Redactor(),
+                Metrics(),
+                lambda uri: None,
+                providers.__getitem__,
             ),
         )
 

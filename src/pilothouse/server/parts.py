@@ -1,0 +1,78 @@
+"""What the groups bring to the house, known by name at the start and imported when first used.
+
+An agent asks for the list of tools at every start and calls a few of them later. So the list comes
+from `manifest.json`, which `make gen` writes from the declarations, and a group's own modules are
+imported when one of its tools is called.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.listing import Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pilothouse.core.resource import Resource
+    from pilothouse.core.tool import Tool
+    from pilothouse.server.session import Provider
+
+    type AnyPart = Part | LaterPart
+
+MANIFEST = Path(__file__).with_name("manifest.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one group brings."""
+
+    tools: Sequence[Tool]
+    resources: Sequence[Resource] = ()
+    providers: Mapping[type, Provider] = field(default_factory=dict)
+    """Port type → how it is opened for a session."""
+
+    @property
+    def listings(self) -> Sequence[Listing]:
+        return [tool.listing for tool in self.tools]
+
+
+@dataclass(frozen=True)
+class LaterPart:
+    """A part that is imported when more than its list is asked for."""
+
+    group: str
+    load: Callable[[], Part]
+
+    @cached_property
+    def ready(self) -> Part:
+        return self.load()
+
+    @property
+    def listings(self) -> Sequence[Listing]:
+        return _manifest().get(self.group) or self.ready.listings
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return self.ready.tools
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        return self.ready.resources
+
+    @property
+    def providers(self) -> Mapping[type, Provider]:
+        return self.ready.providers
+
+
+@cache
+def _manifest() -> dict[str, list[Listing]]:
+    try:
+        groups: dict[str, list[dict[str, Any]]] = json.loads(MANIFEST.read_bytes())
+        return {name: [Listing(**entry) for entry in group] for name, group in groups.items()}
+    except (OSError, ValueError, TypeError, AttributeError):  # it only saves time
+        return {}
