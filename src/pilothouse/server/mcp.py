@@ -7,6 +7,7 @@ same handlers; what differs is who a request belongs to and how a change is told
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -51,6 +52,9 @@ INSTRUCTIONS = (
 
 LIST_TTL_MS = 60_000
 """How long a client may keep the lists: they change only with the version or the flags."""
+
+WARM_UP_S = 0.2
+"""How long after the list was asked for the groups are imported: when it has gone out."""
 
 
 def build_server(house: House, parcels: Parcels | None = None) -> Server[Any]:
@@ -120,6 +124,8 @@ class Handlers:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         house = self._house
+        # An agent that knows the tools thinks before it calls one: the groups are imported meanwhile.
+        asyncio.get_running_loop().call_later(WARM_UP_S, getattr, house, "registry")
         outputs = house.registry.tools if house.settings.output_schema else {}
         return types.ListToolsResult(
             tools=[describe(listing, outputs.get(name)) for name, listing in house.listings.items()]
