@@ -124,7 +124,7 @@ class Handlers:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         house = self._house
-        # An agent that knows the tools thinks before it calls one: the groups are imported meanwhile.
+        # An agent thinks before it calls a tool that it was told of: time to import the groups.
         asyncio.get_running_loop().call_later(WARM_UP_S, getattr, house, "registry")
         outputs = house.registry.tools if house.settings.output_schema else {}
         return types.ListToolsResult(
