@@ -82,12 +82,15 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
     url = await full_url(session, args.url)
 
     async def do(tab: Tab) -> tuple[int | None, str]:
-        answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
+        with tab.title_asked_early() as title_now:
+            answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
         if answer is not None:
             _check_proxy(args.url, tab.url, answer.headers)
-        return answer.status if answer else None, await tab.page.title()
+        title = await title_now()
+        session.look_away(tab)
+        return answer.status if answer else None, title
 
-    done = await step(helm, args, "navigate", do, target=args.url)
+    done = await step(helm, args, "navigate", do, target=args.url, look=False)
     status, title = done.value or (None, "")
     return Navigated(**acted(done), status=status, title=session.mask(title))
 
@@ -191,17 +194,26 @@ async def type_(args: Type, helm: Helm) -> Acted:
             typing = field.press_sequentially(args.text, timeout=args.timeout)
         else:
             typing = field.fill(args.text, timeout=args.timeout)
-
-        async def learn() -> None:
-            if await _kind(field, args.timeout) == "password":
-                session.keep_secret(args.text)  # before the typing can fail
-
-        # Asked for at the same time, so that it costs no time of its own.
-        await asyncio.gather(learn(), typing)
+        entry = FormField(selector=args.selector, value=args.text)
+        try:
+            await typing
+        except Exception:
+            await _learn_passwords(tab, [entry], session)  # its error shows what was to be typed
+            raise
         if args.submit:
+            await _learn_passwords(tab, [entry], session)
             await field.press("Enter", timeout=args.timeout)
+            return
+        # One question tells both: what typing changed, and whether it was a password.
+        changes = await tab.changes()
+        if changes is None or changes.password is None:
+            await _learn_passwords(tab, [entry], session)
+        elif changes.password:
+            session.keep_secret(args.text)
+        tab.keep_changes(changes)
 
-    return Acted(**acted(await step(helm, args, "type", do, target=args.selector)))
+    done = await step(helm, args, "type", do, target=args.selector, look=args.submit)
+    return Acted(**acted(done))
 
 
 async def _kind(field: Any, limit: float) -> str:

@@ -37,10 +37,11 @@ def policy_flags(proxy_port: int) -> list[str]:
         "--disable-component-update",
         "--disable-domain-reliability",
         "--disable-sync",
-        # These two it asks for all the same, at every start, unless they live where nothing is:
-        # no browser connects to port 1.
+        # These it asks for all the same, at every start and for every form that a page has, unless
+        # they live where nothing is: no browser connects to port 1.
         f"--component-updater=url-source={NOWHERE}",
         f"--gaia-url={NOWHERE}",
+        f"--autofill-server-url={NOWHERE}",
     ]
 
 

@@ -125,6 +125,8 @@ class Changes:
     removed: int = 0
     changed: int = 0
     texts: list[str] = field(default_factory=list)
+    password: bool | None = None
+    """Whether a password field was typed into; None where a frame may have one."""
 
     def line(self) -> str:
         counts = ", ".join(

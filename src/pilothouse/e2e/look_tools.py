@@ -24,6 +24,7 @@ from pilothouse.e2e.steps import (
     acted,
     step,
 )
+from pilothouse.e2e.tab import changes_of
 
 if TYPE_CHECKING:
     from pilothouse.core.fence import Story
@@ -118,7 +119,7 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
             if "SyntaxError" not in str(error):
                 raise
             return await tab.page.evaluate(args.script)
-        tab.keep_changes(changes)
+        tab.keep_changes(changes_of(changes))
         return value
 
     done = await step(

@@ -3,7 +3,7 @@
 WATCH_CHANGES = """
 (() => {
   if (window.top !== window || window.__pilothouse) return;
-  const seen = {added: 0, removed: 0, changed: 0, nodes: []};
+  const seen = {added: 0, removed: 0, changed: 0, nodes: [], password: false};
   const watch = records => {
     for (const record of records) {
       if (record.type !== 'childList') { seen.changed++; continue; }
@@ -16,6 +16,9 @@ WATCH_CHANGES = """
   };
   const observer = new MutationObserver(watch);
   const options = {subtree: true, childList: true, attributes: true, characterData: true};
+  addEventListener('input', event => {
+    if (event.composedPath()[0]?.type === 'password') seen.password = true;
+  }, true);
   const arm = () => observer.observe(document, options);
   Object.defineProperty(window, '__pilothouse', {value: () => {
     watch(observer.takeRecords());
@@ -27,8 +30,10 @@ WATCH_CHANGES = """
       if (text) texts.push(text.slice(0, 100));
       if (texts.length === 3) break;
     }
-    const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts};
+    const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts,
+      password: seen.password, frames: window.length};
     seen.added = seen.removed = seen.changed = 0;
+    seen.password = false;
     seen.nodes = [];
     return told;
   }});
@@ -37,7 +42,8 @@ WATCH_CHANGES = """
   else arm();
 })();
 """
-"""Counts what changes in a document, and keeps the first few texts that were added."""
+"""Counts what changes in a document, keeps the first few texts that were added, and notices when a
+password is typed (in the top document alone: `frames` says whether there are others)."""
 
 READ_CHANGES = "() => window.__pilothouse ? window.__pilothouse() : null"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.scripts import READ_CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from pilothouse.e2e.browser import CDPSession, Dialog, Locator, Page
     from pilothouse.e2e.ports import Recording
@@ -21,6 +23,9 @@ GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
 CHANGES_S = 0.25
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
+
+TITLE_FRESH_S = 0.05
+"""A title asked for this long before a page is loaded is its title still."""
 
 _COUNTS = ("added", "removed", "changed")
 
@@ -104,6 +109,36 @@ class Tab:
             raise Interrupted
         return task.result()
 
+    async def title(self) -> str:
+        """The title as the browser knows it: a page that has just been loaded answers late."""
+        if self.cdp is None:
+            return await self.page.title()
+        about = (await self.cdp.send("Target.getTargetInfo"))["targetInfo"]
+        # What has no title is shown with a part of its address instead.
+        return "" if about["title"] in about["url"] else str(about["title"])
+
+    @contextmanager
+    def title_asked_early(self) -> Iterator[Callable[[], Awaitable[str]]]:
+        """For a navigation: the title is asked for when the document is parsed, so that it is known
+        when it is loaded. What was asked long before is asked again."""
+        asked: tuple[float, asyncio.Future[str]] | None = None
+
+        def ask(_: object) -> None:
+            nonlocal asked
+            asked = (time.monotonic(), asyncio.ensure_future(self.title()))
+            asked[1].add_done_callback(_ignore)
+
+        async def title() -> str:
+            if asked and time.monotonic() - asked[0] < TITLE_FRESH_S:
+                return await asked[1]
+            return await self.title()
+
+        self.page.on("domcontentloaded", ask)
+        try:
+            yield title
+        finally:
+            self.page.remove_listener("domcontentloaded", ask)
+
     async def changes(self) -> Changes | None:
         """What changed in the document since the last time, if the page can say."""
         if self.dialog is not None or self.crashed:
@@ -117,22 +152,23 @@ class Tab:
             if not error_name(error):
                 raise
             return None  # it is navigating, or has gone
-        return _changes(said)
+        return changes_of(said)
 
-    def keep_changes(self, said: Any) -> None:
+    def keep_changes(self, told: Changes | None) -> None:
         """What a step that asked the page itself was told."""
-        self._told = _changes(said)
+        self._told = told
 
     def take_changes(self) -> Changes | None:
         told, self._told = self._told, None
         return told
 
 
-def _changes(said: Any) -> Changes | None:
+def changes_of(said: Any) -> Changes | None:
     if isinstance(said, dict):
         texts = [str(text) for text in said.get("texts", ())]
         added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
-        return Changes(added, removed, changed, texts)
+        password = None if said.get("frames") else bool(said.get("password"))
+        return Changes(added, removed, changed, texts, password)
     return None
 
 
