@@ -94,6 +94,9 @@ class TabRecording:
         await settle_places(page, self._observation.mapper, self._observer.redactor)
         return page.events
 
+    async def title(self) -> str | None:
+        return await self._observer.title(self._observation.target_id)
+
     async def body(self, request_id: str) -> str:
         try:
             body = await self._observer.body(self._observation.target_id, request_id)

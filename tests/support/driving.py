@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.support.observing import ToolFailed
-from tests.support.servers import RawStdio
+from tests.support.agent import Agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,7 @@ GUARD_S = 30
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class Driver(RawStdio):
+class Driver(Agent):
     """`pilothouse --tools e2e,observe` on stdio, with a home of its own."""
 
     def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
@@ -41,13 +40,10 @@ class Driver(RawStdio):
             "--profile",
             "full",
             *args,
-            module="pilothouse",
             env={**own, **(env or {})},
         )
-        self._last = 0
         self.session_id = ""
         self.url = ""
-        self.initialize()
 
     def start(self, **arguments: Any) -> dict[str, Any]:
         """Start a session: with the shop, unless something else is asked for."""
@@ -56,38 +52,6 @@ class Driver(RawStdio):
         started = self.call("startSession", **arguments)
         self.session_id, self.url = started["sessionId"], started["url"]
         return started
-
-    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The whole result of a call."""
-        result: dict[str, Any] = self.answer(self.begin(tool, **arguments))["result"]
-        return result
-
-    def begin(self, tool: str, **arguments: Any) -> int:
-        """Send a call and do not wait for its answer."""
-        self._last += 1
-        self.send_request("tools/call", {"name": tool, "arguments": arguments}, 1000 + self._last)
-        return 1000 + self._last
-
-    def answer(self, request_id: int) -> Any:
-        while True:
-            answer = self.receive()
-            if answer.get("id") == request_id:
-                return answer
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured content of a call that goes well."""
-        result = self.ask(tool, **arguments)
-        if result["isError"]:
-            raise ToolFailed(result["structuredContent"])
-        content: dict[str, Any] = result["structuredContent"]
-        return content
-
-    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The error of a call that must fail."""
-        result = self.ask(tool, **arguments)
-        assert result["isError"], result
-        error: dict[str, Any] = result["structuredContent"]["error"]
-        return error
 
     def visit(self, path: str) -> dict[str, Any]:
         return self.call("navigate", url=path)
@@ -110,7 +74,7 @@ class Driver(RawStdio):
     def resource(self, uri: str) -> bytes:
         """A resource's content; its text as bytes too."""
         self._last += 1
-        answer = self.request("resources/read", {"uri": uri}, id=1000 + self._last)
+        answer = self.request("resources/read", {"uri": uri}, id=self._last)
         content = answer["result"]["contents"][0]
         return base64.b64decode(content["blob"]) if "blob" in content else content["text"].encode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.support.servers import RawStdio
+from tests.support.agent import Agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,42 +15,12 @@ if TYPE_CHECKING:
 GUARD_S = 30
 
 
-class ToolFailed(AssertionError):
-    """A call that should have gone well did not."""
-
-
-class Watcher(RawStdio):
+class Watcher(Agent):
     """`pilothouse observe` on stdio."""
 
     def __init__(self, port: int, *args: str, env: dict[str, str] | None = None) -> None:
-        super().__init__("observe", "--port", str(port), *args, module="pilothouse", env=env)
-        self._last = 0
+        super().__init__("observe", "--port", str(port), *args, env=env)
         self.port = port
-        self.initialize()
-
-    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The whole result of a call."""
-        self._last += 1
-        answer = self.request(
-            "tools/call", {"name": tool, "arguments": arguments}, id=1000 + self._last
-        )
-        result: dict[str, Any] = answer["result"]
-        return result
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured content of a call that goes well."""
-        result = self.ask(tool, **arguments)
-        if result["isError"]:
-            raise ToolFailed(result["structuredContent"])
-        content: dict[str, Any] = result["structuredContent"]
-        return content
-
-    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The error of a call that must fail."""
-        result = self.ask(tool, **arguments)
-        assert result["isError"], result
-        error: dict[str, Any] = result["structuredContent"]["error"]
-        return error
 
     def events(self, target: str, **filters: Any) -> list[dict[str, Any]]:
         """All events that fit, over all pages."""

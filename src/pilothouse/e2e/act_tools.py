@@ -86,11 +86,11 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
             answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
         if answer is not None:
             _check_proxy(args.url, tab.url, answer.headers)
-        title = await title_now()
-        session.look_away(tab)
-        return answer.status if answer else None, title
+        return answer.status if answer else None, await title_now()
 
-    done = await step(helm, args, "navigate", do, target=args.url, look=False)
+    # What a document does until it is loaded is no change of it: there is nothing to ask then.
+    look = args.wait_until != "load"
+    done = await step(helm, args, "navigate", do, target=args.url, look=look)
     status, title = done.value or (None, "")
     return Navigated(**acted(done), status=status, title=session.mask(title))
 

@@ -93,6 +93,9 @@ class Recording(Protocol):
     async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same events with the frames of exceptions led back to their sources."""
 
+    async def title(self) -> str | None:
+        """The tab's title, without asking its page; None where it cannot be known."""
+
     async def body(self, request_id: str) -> str:
         """The text of a response's body, masked; empty where there is none."""
 

@@ -20,6 +20,11 @@ WATCH_CHANGES = """
     if (event.composedPath()[0]?.type === 'password') seen.password = true;
   }, true);
   const arm = () => observer.observe(document, options);
+  const reset = () => {
+    seen.added = seen.removed = seen.changed = 0;
+    seen.nodes = [];
+    seen.password = false;
+  };
   Object.defineProperty(window, '__pilothouse', {value: () => {
     watch(observer.takeRecords());
     const texts = [];
@@ -32,12 +37,12 @@ WATCH_CHANGES = """
     }
     const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts,
       password: seen.password, frames: window.length};
-    seen.added = seen.removed = seen.changed = 0;
-    seen.password = false;
-    seen.nodes = [];
+    reset();
     return told;
   }});
-  // Parsing a page is no change of it: what counts begins when the document is there.
+  // Loading a page is no change of it: what counts begins when the document is there, and anew
+  // when all that it is made of is.
+  addEventListener('load', () => { observer.takeRecords(); reset(); }, {once: true});
   if (document.readyState === 'loading') addEventListener('DOMContentLoaded', arm, {once: true});
   else arm();
 })();

@@ -292,11 +292,6 @@ class E2eSession:
         if self.browser is not None and self.browser.gone.is_set():
             raise browser_crashed(self.id)
 
-    def look_away(self, tab: Tab) -> None:
-        """Have the page forget its changes so far, without waiting for it: what a document does
-        until it is loaded is no effect of the next step."""
-        self._spawn(tab.changes())
-
     async def perform[T](
         self,
         tool: str,

@@ -110,12 +110,8 @@ class Tab:
         return task.result()
 
     async def title(self) -> str:
-        """The title as the browser knows it: a page that has just been loaded answers late."""
-        if self.cdp is None:
-            return await self.page.title()
-        about = (await self.cdp.send("Target.getTargetInfo"))["targetInfo"]
-        # What has no title is shown with a part of its address instead.
-        return "" if about["title"] in about["url"] else str(about["title"])
+        title = await self.recording.title() if self.recording else None
+        return await self.page.title() if title is None else title
 
     @contextmanager
     def title_asked_early(self) -> Iterator[Callable[[], Awaitable[str]]]:

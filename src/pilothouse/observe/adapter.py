@@ -380,6 +380,16 @@ class Observatory:
     def set_filters(self, target_id: str, filters: Filters) -> None:
         self.find(target_id).filters = replace(filters)
 
+    async def title(self, target_id: str) -> str | None:
+        observation = self.find(target_id)
+        browser = self._browsers.get((observation.host, observation.port))
+        if browser is None or observation.state != "observing":
+            return None
+        try:
+            return await browser.title(target_id)
+        except CdpError:
+            return None
+
     async def body(self, target_id: str, request_id: str) -> Body:
         observation = self.find(target_id)
         kept = observation.bodies.get(request_id)

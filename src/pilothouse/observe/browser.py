@@ -89,6 +89,13 @@ class Browser:
             for info in answer.get("targetInfos", [])
         ]
 
+    async def title(self, target_id: str) -> str:
+        """The tab's title as the browser knows it: a page that has just loaded answers late."""
+        told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
+        info = told["targetInfo"]
+        # What has no title is shown with a part of its address instead.
+        return "" if info["title"] in info["url"] else str(info["title"])
+
     # Attaching
 
     async def attach(self, observation: Observation) -> None:

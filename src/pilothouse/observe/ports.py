@@ -47,6 +47,9 @@ class Observer(Protocol):
     def find(self, target_id: str) -> Observation:
         """The observation, also one that was stopped or lost its browser; raises NotObserving."""
 
+    async def title(self, target_id: str) -> str | None:
+        """The tab's title; None where it cannot be known."""
+
     async def body(self, target_id: str, request_id: str) -> Body:
         """Raises NotObserving, BodyNotAvailable."""
 

@@ -120,6 +120,8 @@ class World:
         self.refused: list[Refusal] = []
         self.names: dict[str, list[str]] = {}
         """Each name's addresses, one per lookup; the last one again and again."""
+        self.asked: list[str] = []
+        """Names that somebody wanted to be led to."""
 
     @property
     def own_origins(self) -> frozenset[Origin]:
@@ -130,6 +132,7 @@ class World:
         return f"http://localhost:{self.own_port}{path}"
 
     async def resolve(self, name: str) -> Sequence[Address]:
+        self.asked.append(name)
         answers = self.names.get(name, [])
         if not answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

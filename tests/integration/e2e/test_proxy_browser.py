@@ -12,6 +12,7 @@ import asyncio
 import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from playwright.async_api import Error
@@ -387,6 +388,18 @@ async def test_the_udp_canary_counts_without_the_flags() -> None:
             await world.until(lambda: world.canary.datagrams, lambda: "no datagram came")
         with suppress(Error):
             await asking
+
+
+async def test_the_browser_tells_nobody_of_the_forms_on_a_page(world: World) -> None:
+    world.clear(closed(world))
+    world.asked.clear()
+    form = "<form><input name=name><input name=street><input name=city><input name=mail></form>"
+    async with world.context() as context:
+        page = await context.new_page()
+        for _ in range(10):
+            await page.goto(world.app(f"/?body={quote(form)}"))
+            await page.fill("[name=name]", "Ada")
+    assert world.asked == []
 
 
 # Names that change their mind

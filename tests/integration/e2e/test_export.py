@@ -1,0 +1,171 @@
+"""What a session leaves behind: a test, a trace, a video."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.integration.e2e.little_shop import APP, PASSWORD, canary, log_in, start
+from tests.support.driving import Driver
+
+pytestmark = pytest.mark.browser
+
+GUARD_S = 60
+
+CONFTEST = """
+import pytest
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args):
+    return {{**browser_type_launch_args, "executable_path": {path!r}, "args": {args!r}}}
+"""
+
+
+def run_exported(driver: Driver, source: Path, folder: Path, **env: str) -> Any:
+    """Run the written test with pytest-playwright, as its new owner would."""
+    browser = find_browser(os.environ)
+    assert browser is not None
+    args = ["--no-sandbox"] if needs_no_sandbox() else []
+    shutil.copy(source, folder / "test_session.py")
+    (folder / "conftest.py").write_text(CONFTEST.format(path=str(browser.path), args=args))
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_session.py"],
+        cwd=folder,
+        # Chromium's sockets have short names only.
+        env={**os.environ, "TMPDIR": "/tmp", **env},
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S * 2,
+        check=False,
+    )
+
+
+def take_a_tour(driver: Driver) -> None:
+    """A step of every kind that a test can repeat."""
+    driver.visit("/")
+    log_in(driver)
+    tree = driver.call("snapshot")["snapshot"]
+    ref = tree.split('button "Buy \\"it\\" now" [ref=')[1].split("]")[0]
+    driver.call("fillForm", fields=[{"selector": "#size", "value": "L"}])
+    driver.call("selectOption", selector="#size", values=["S"])
+    driver.call("fillForm", fields=[{"selector": "#terms", "value": True}])
+    driver.call("type", selector="[name=user]", text='O\'Neil "x" \\ ü\t')
+    driver.call("pressKey", selector="[name=user]", key="End")
+    driver.call("route", url="/api/cart", respond={"status": 202, "body": '{"n": "it\'s"}'})
+    driver.call("click", selector=ref)
+    driver.call("waitForSelector", selector="li")
+    assert driver.fault("click", selector="#nothing", timeout=100)["type"] == "element_not_found"
+    driver.call("click", selector="#ask")
+    driver.call("handleDialog", accept=True, text="Bob")
+    driver.until(lambda: driver.value("document.title") == "Bob")
+    driver.call("click", selector="text=help")
+    driver.until(lambda: len(driver.call("tabs")["tabs"]) == 2)
+    driver.call("click", selector="text=Close", tabId="t2")
+    driver.call("click", selector="text=my order")
+    driver.call("waitFor", text="/order/17", url="/order/")
+    driver.call("goBack")
+
+
+def test_the_exported_test_runs_and_fails_where_the_app_is_another(tmp_path: Path) -> None:
+    with Driver() as driver:
+        start(driver)
+        take_a_tour(driver)
+        exported = driver.call("exportSession")
+        (file,) = exported["files"]
+        source = driver.resource(file["uri"]).decode()
+        assert Path(file["path"]).read_text() == source
+        assert file["bytes"] == len(source.encode())
+        assert PASSWORD not in source
+        assert exported["variables"] == ["E2E_PASSWORD"]
+        assert exported["leftOut"] == []
+        assert 'get_by_role("button", name="Buy \\"it\\" now").click()' in source
+        # Known although the form had been sent a moment later.
+        assert 'get_by_role("textbox", name="Password").fill(os.environ["E2E_PASSWORD"])' in source
+
+        ran = run_exported(driver, Path(file["path"]), tmp_path, E2E_PASSWORD=PASSWORD)
+        assert ran.returncode == 0, ran.stdout[-3000:] + source
+        assert "1 passed" in ran.stdout
+
+        with canary() as (port, seen):
+            elsewhere = {"E2E_BASE_URL": f"http://127.0.0.1:{port}", "E2E_PASSWORD": "x"}
+            # Without the app there is nothing to fill in; the test must not pass.
+            broken = Path(file["path"]).read_text().replace(".fill(", ".fill(timeout=500, value=")
+            Path(file["path"]).write_text(broken)
+            ran = run_exported(driver, Path(file["path"]), tmp_path, **elsewhere)
+            assert ran.returncode == 1, ran.stdout[-3000:]
+            assert seen
+
+
+def test_a_session_without_steps_cannot_be_made_a_test() -> None:
+    with Driver() as driver:
+        start(driver)
+        assert driver.fault("exportSession")["type"] == "invalid_input"
+        for kind in ("trace", "video"):
+            fault = driver.fault("exportSession", **{"as": kind})
+            assert (fault["type"], fault["field"]) == ("invalid_input", "as")
+            assert f'record: ["{kind}"]' in fault["suggestion"]
+
+
+def test_a_trace_is_whole_holds_no_secret_and_is_followed_by_the_next() -> None:
+    with Driver() as driver:
+        start(driver, record=["trace"])
+        driver.visit("/")
+        log_in(driver)
+        (first,) = driver.call("exportSession", **{"as": "trace"})["files"]
+        driver.call("click", selector="#buy")
+        (second,) = driver.call("exportSession", **{"as": "trace"})["files"]
+        assert len(driver.resource(first["uri"])) == first["bytes"]
+        contents = [_texts(Path(file["path"])) for file in (first, second)]
+        assert '"method": "fill"' in contents[0]
+        assert "[redacted]" in contents[0]
+        assert not any(PASSWORD in content for content in contents)
+        assert '"method": "fill"' not in contents[1]
+        assert '"method": "click"' in contents[1]
+        assert [path.name for path in Path(first["path"]).parent.glob(".trace*")] == []
+        for file in (first, second):
+            assert stat.S_IMODE(Path(file["path"]).stat().st_mode) == 0o600
+
+
+def _texts(path: Path) -> str:
+    with zipfile.ZipFile(path) as trace:
+        assert trace.testzip() is None
+        return "\n".join(trace.read(name).decode("utf-8", "replace") for name in trace.namelist())
+
+
+def test_a_video_is_complete_when_the_session_has_ended() -> None:
+    with Driver(env=_browsers()) as driver:
+        result = driver.ask("startSession", record=["video"], command=_command(driver))
+        if result["isError"]:
+            error = result["structuredContent"]["error"]
+            assert error["type"] == "browser_launch_failed"
+            assert "playwright install ffmpeg" in error["suggestion"]
+            pytest.skip("recording a video needs Playwright's ffmpeg, which is not installed")
+        driver.visit("/")
+        driver.call("tabs", action="new", url="/order/1")
+        driver.call("tabs", action="close", tabId="t2")
+        files = driver.call("exportSession", **{"as": "video"})["files"]
+        assert sorted(file["complete"] for file in files) == [False, True]
+        driver.call("endSession")
+        for file in files:
+            assert Path(file["path"]).read_bytes()[:4] == b"\x1aE\xdf\xa3"  # a Matroska file
+            assert Path(file["path"]).stat().st_size >= file["bytes"]
+
+
+def _command(driver: Driver) -> list[str]:
+    (driver.files / "app.py").write_text(APP)
+    return [sys.executable, str(driver.files / "app.py")]
+
+
+def _browsers() -> dict[str, str]:
+    name = "PLAYWRIGHT_BROWSERS_PATH"
+    return {name: os.environ[name]} if name in os.environ else {}

@@ -1,0 +1,52 @@
+"""The product on stdio, called as an agent calls it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.servers import RawStdio
+
+
+class ToolFailed(AssertionError):
+    """A call that should have gone well did not."""
+
+
+class Agent(RawStdio):
+    """`pilothouse` with a client's handshake behind it."""
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+        super().__init__(*args, module="pilothouse", env=env)
+        self._last = 1000
+        self.initialize()
+
+    def begin(self, tool: str, **arguments: Any) -> int:
+        """Send a call and do not wait for its answer."""
+        self._last += 1
+        self.send_request("tools/call", {"name": tool, "arguments": arguments}, self._last)
+        return self._last
+
+    def answer(self, request_id: int) -> Any:
+        while True:
+            answer = self.receive()
+            if answer.get("id") == request_id:
+                return answer
+
+    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The whole result of a call."""
+        result: dict[str, Any] = self.answer(self.begin(tool, **arguments))["result"]
+        return result
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The structured content of a call that goes well."""
+        result = self.ask(tool, **arguments)
+        if result["isError"]:
+            raise ToolFailed(result["structuredContent"])
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
+    def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The error of a call that must fail."""
+        result = self.ask(tool, **arguments)
+        assert result["isError"], result
+        error: dict[str, Any] = result["structuredContent"]["error"]
+        return error
