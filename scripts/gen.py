@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.app import PARTS
 from pilothouse.core.events import Event
 from pilothouse.core.faults import COMMON, Fault
 from pilothouse.core.registry import Registry
 from pilothouse.core.settings import SETTINGS, Setting
+from pilothouse.groups import PARTS
 from pilothouse.server.parts import MANIFEST
 
 if TYPE_CHECKING:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import signal
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,116 +13,22 @@ import anyio
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.groups import PARTS
 from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
-from pilothouse.server.parts import LaterPart, Part
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from mcp.server import Server
 
     from pilothouse.core.settings import Settings
     from pilothouse.server.auth import OAuthConfig
     from pilothouse.server.parts import AnyPart
-    from pilothouse.server.session import Session
 
     type Extend = Callable[[Server[Any]], None]
     """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
-
-
-@asynccontextmanager
-async def _observatory(session: Session) -> AsyncIterator[object]:
-    from pilothouse.observe.adapter import open_observatory
-    from pilothouse.observe.store import open_store
-
-    with open_store(session.settings.store, session.id) as keep:
-        async with open_observatory(
-            session.settings,
-            session.clock,
-            session.changed,
-            session.redactor,
-            session.timeline,
-            os.environ,
-            session.metrics.count,
-            session.metrics.at_scrape,
-            keep,
-            lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
-            lambda: session.debug_ports.foreign(session.id),
-        ) as observatory:
-            yield observatory
-
-
-@asynccontextmanager
-async def _helm(session: Session) -> AsyncIterator[object]:
-    from pathlib import Path
-
-    from pilothouse.browser import find_browser, needs_no_sandbox
-    from pilothouse.children import start_child
-    from pilothouse.e2e.adapter import open_sessions
-    from pilothouse.e2e.bringing_up import Means
-    from pilothouse.e2e.dossier_page import dossier_page
-    from pilothouse.e2e.explain import Explainer
-    from pilothouse.e2e.starting import Starter
-    from pilothouse.folders import private_folder
-    from pilothouse.recorder import SessionRecorder
-
-    settings, redactor = session.settings, session.redactor
-
-    def chromium() -> str:
-        found = find_browser(os.environ, settings.browser)
-        return str(found.path) if found else ""
-
-    means = Means(
-        settings=settings,
-        clock=session.clock,
-        timeline=session.timeline,
-        recorder=SessionRecorder(session),
-        starter=Starter(
-            settings=settings,
-            environ=os.environ,
-            spawn=start_child,
-            clock=session.clock,
-            roots=(Path.cwd(), *map(Path, settings.roots)),
-        ),
-        explain=Explainer(dossier_page, redactor.texts),
-        make_folder=lambda name: private_folder(
-            settings.home, os.environ, "state", f"sessions/{name}"
-        ),
-        state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
-        find_browser=chromium,
-        chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
-        listeners=session.listeners,
-        mask=redactor.value,
-        teach=redactor.teach,
-    )
-    async with open_sessions(means) as sessions:
-        yield sessions
-
-
-def _house() -> Part:
-    from pilothouse.server.tools import RESOURCES, TOOLS
-
-    return Part(tools=TOOLS, resources=RESOURCES)
-
-
-def _observe() -> Part:
-    from pilothouse.observe.ports import Observer
-    from pilothouse.observe.tools import RESOURCES, TOOLS
-
-    return Part(tools=TOOLS, resources=RESOURCES, providers={Observer: _observatory})
-
-
-def _e2e() -> Part:
-    from pilothouse.e2e.ports import Helm
-    from pilothouse.e2e.tools import RESOURCES, TOOLS
-
-    return Part(tools=TOOLS, resources=RESOURCES, providers={Helm: _helm})
-
-
-PARTS = (LaterPart("house", _house), LaterPart("observe", _observe), LaterPart("e2e", _e2e))
-"""What each group brings, in the order in which tools are listed."""
 
 
 PORT_TRIES = 50
@@ -285,6 +189,7 @@ async def _serve_metrics(
 
     from pilothouse.server.edge import Guard
     from pilothouse.server.http import health, listen
+    from pilothouse.server.serving import serving
 
     routes = [
         Route("/metrics", lambda _: Response(house.metrics.exposition(), media_type="text/plain")),
@@ -294,7 +199,8 @@ async def _serve_metrics(
     house.listeners.add(listener.getsockname()[1])
     house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
-    await _uvicorn(Guard(Starlette(routes=routes), Doorkeeper()), listener, house.log)
+    async with serving(Guard(Starlette(routes=routes), Doorkeeper()), listener):
+        await anyio.sleep_forever()
 
 
 def serve_http(
@@ -351,6 +257,7 @@ async def _http(
     from pilothouse.dashboard.page import CSS, status_page
     from pilothouse.server.http import Pages, http_app
     from pilothouse.server.mcp import build_server
+    from pilothouse.server.serving import serving
 
     def house_page(house: House, url: str) -> str:
         uptime = (house.clock() - house.started_at) / 1000
@@ -367,44 +274,10 @@ async def _http(
         base_url = settings.public_url.rstrip("/") or url
         pages = Pages(page=lambda seen: house_page(house, seen), css=CSS)
         app = http_app(house, server, doorkeeper, oauth, pages, base_url)
-        await _uvicorn(app, listener, log, lambda: ready(url) if ready else None)
-
-
-async def _uvicorn(
-    app: Any, listener: socket.socket, log: Log, ready: Callable[[], None] | None = None
-) -> None:
-    """Serve until a signal. Uvicorn would re-raise it and end the process before we closed up."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
+        async with serving(app, listener):
             if ready is not None:
-                ready()
-
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=2,
-        ws="websockets-sansio",
-    )
-    server = Server(config)
-    async with anyio.create_task_group() as tasks:
-
-        async def leave() -> None:
+                ready(url)
             await _signal(log)
-            server.should_exit = True
-
-        tasks.start_soon(leave)
-        await server.serve([listener])
-        tasks.cancel_scope.cancel()
 
 
 def port_taken(host: str, port: int, error: OSError) -> str:

@@ -33,6 +33,8 @@ COMMANDS = {
     "wrap": "run a plain dev server under the contract of a session's server command",
     "chrome": "start a browser that can be observed, with a profile of its own",
     "call": "call one tool and print its answer",
+    "token": "print the access token of the intercept group",
+    "ca": "show, export, install or uninstall the intercepting proxy's certificate authority",
     "doctor": "check this machine and say how to mend what is wrong",
 }
 
@@ -85,6 +87,14 @@ def _parser(command: str) -> _Parser:
     if command == "chrome":
         parser.add_argument("url", nargs="?", default="about:blank", help="page to open")
         parser.add_argument("--headless", action="store_true", help="without a window")
+    if command == "token":
+        parser.add_argument("--new", action="store_true", help="make another; the old one ends")
+    if command == "ca":
+        actions = ("show", "export", "install", "uninstall")
+        parser.add_argument(
+            "action", nargs="?", default="show", choices=actions, help="what to do, default show"
+        )
+        parser.add_argument("file", nargs="?", help="where to export to; left out, stdout")
     if command == "doctor":
         parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     for setting in SETTINGS:
@@ -196,9 +206,20 @@ def _run(
 
         return chrome.main(settings, parsed.url, headless=parsed.headless)
 
-    from pilothouse import app
+    if command == "token":
+        from pilothouse import tokens
 
-    served = app.PARTS if parts is None else parts
+        return tokens.main(settings, new=parsed.new)
+
+    if command == "ca":
+        from pilothouse import ca
+
+        return ca.main(settings, parsed.action, parsed.file)
+
+    from pilothouse import app
+    from pilothouse.groups import PARTS
+
+    served = PARTS if parts is None else parts
     try:
         check_home(settings)
         if command == "call":

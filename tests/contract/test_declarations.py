@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pilothouse.app import PARTS
 from pilothouse.core.faults import COMMON, Fault
 from pilothouse.core.registry import Registry
 from pilothouse.core.settings import GROUPS
+from pilothouse.groups import PARTS
 from pilothouse.server.call import parse_args
 from tests.support.fixture_tools import PART
 

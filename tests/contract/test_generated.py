@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.app import PARTS
 from pilothouse.core import events, faults
 from pilothouse.core.settings import SETTINGS
+from pilothouse.groups import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -2,8 +2,8 @@
 
 import sys
 
-from pilothouse.app import PARTS
 from pilothouse.cli import main
+from pilothouse.groups import PARTS
 from tests.support.fixture_tools import PART
 
 if __name__ == "__main__":

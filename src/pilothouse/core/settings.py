@@ -248,8 +248,14 @@ class Settings:
     packet_proxy_access_token: str = _setting(
         "",
         "Token filled in for intercept tools that are called without one on stdio",
-        "PACKET_PROXY_ACCESS_TOKEN",
+        "PACKET_PROXY_ACCESS_TOKEN PACKETPROXY_ACCESS_TOKEN",
         secret=True,
+        group="intercept",
+    )
+    read_only: bool = _setting(
+        False,
+        "Refuse every intercept tool that changes or sends something",
+        "PILOTHOUSE_READ_ONLY",
         group="intercept",
     )
     config_port: int = _port(

@@ -27,6 +27,7 @@ from pilothouse.e2e.model import (
     TabNotFound,
     browser_crashed,
 )
+from pilothouse.e2e.ports import Entrance
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.e2e.session import CRASH, E2eSession
 
@@ -191,13 +192,17 @@ class Sessions:
     ) -> None:
         session = keeper.session
         try:
-            async with open_proxy(
-                lambda: self._builder.policy(session),
-                lambda refusal: session.note("refused", refusal.reason),
-                clock=self._means.clock,
-            ) as proxy:
+            async with (
+                open_proxy(
+                    lambda: self._builder.policy(session),
+                    lambda refusal: session.note("refused", refusal.reason),
+                    clock=self._means.clock,
+                ) as proxy,
+                self._entrance(session, request, proxy.port) as session.entrance,
+            ):
                 session.proxy = proxy
-                self._means.listeners.add(proxy.port)
+                own_ports = {proxy.port, session.entrance.port}
+                self._means.listeners.update(own_ports)
                 try:
                     await _unless(keeper.over, self._builder.bring_up(session, request, report))
                     self._keepers[session.id] = keeper
@@ -207,7 +212,7 @@ class Sessions:
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self._take_down(keeper)
-                    self._means.listeners.discard(proxy.port)
+                    self._means.listeners.difference_update(own_ports)
         except Exception as error:
             if started.done():
                 raise
@@ -218,6 +223,16 @@ class Sessions:
             started.exception()  # nobody may be waiting for it any more
             self._holding.discard(keeper)
             keeper.done.set()
+
+    @asynccontextmanager
+    async def _entrance(
+        self, session: E2eSession, request: StartRequest, onward: int
+    ) -> AsyncIterator[Entrance]:
+        if not request.intercept:
+            yield Entrance(onward)
+            return
+        async with self._means.intercept(session.id, onward) as entrance:
+            yield entrance
 
     # Ending
 

@@ -11,7 +11,7 @@ import anyio
 
 from pilothouse.core.urls import Policy, loopback_only, target_of
 from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
-from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+from pilothouse.e2e.browser_flags import bypass_list, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, ServerLogged
 from pilothouse.e2e.starting import check_own, own_origins, resolved
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
     from pilothouse.e2e.browser import DrivenBrowser, Engine
-    from pilothouse.e2e.ports import Recorder
+    from pilothouse.e2e.ports import Entrance, Intercept, Recorder
     from pilothouse.e2e.session import E2eSession, Explain
     from pilothouse.e2e.starting import Starter, StartRequest
 
@@ -40,6 +40,7 @@ class Means:
     clock: Clock
     timeline: Timeline
     recorder: Recorder
+    intercept: Intercept
     starter: Starter
     explain: Explain
     make_folder: Callable[[str], Path]
@@ -76,8 +77,8 @@ class Builder:
         # No browser for what may not be started anyway.
         cwds = [means.starter.check(spec) for spec in request.services]
         self._set_folders(session, cwds)
-        assert session.proxy is not None
-        launching = asyncio.ensure_future(self._launch(session, request, session.proxy.port))
+        assert session.entrance is not None
+        launching = asyncio.ensure_future(self._launch(request, session.entrance))
         try:
             await self._start_servers(session, request, report)
             for server in session.servers[1 if request.url else 0 :]:
@@ -90,9 +91,11 @@ class Builder:
             raise
         browser = session.browser
         means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
+        direct = [] if session.entrance.intercepts else _urls(session)
         options = ContextOptions(
-            proxy_server=f"http://127.0.0.1:{session.proxy.port}",
-            proxy_bypass=bypass_list(own_origins(_urls(session))),
+            proxy_server=f"http://127.0.0.1:{session.entrance.port}",
+            proxy_bypass=bypass_list(own_origins(direct)),
+            trusts_all=session.entrance.intercepts and request.browser != "chromium",
             width=request.width,
             height=request.height,
             storage_state=request.storage_state,
@@ -130,14 +133,13 @@ class Builder:
             if not verdict.allowed:
                 raise BrowserLaunchFailed(verdict.reason, hint="use 127.0.0.1:9222", cdp=cdp)
 
-    async def _launch(
-        self, session: E2eSession, request: StartRequest, proxy_port: int
-    ) -> DrivenBrowser:
+    async def _launch(self, request: StartRequest, entrance: Entrance) -> DrivenBrowser:
         flags: tuple[str, ...] = ()
         if request.browser == "chromium":
             flags = (
                 *self._means.chromium_flags,
-                *policy_flags(proxy_port),
+                *policy_flags(entrance.port),
+                *trust_flags(entrance.trusted_key),
                 "--remote-debugging-port=0",
                 "--enable-automation",
             )

@@ -59,6 +59,8 @@ class ContextOptions:
     height: int = 720
     storage_state: str = ""
     video_folder: str = ""
+    trusts_all: bool = False
+    """For an intercepting proxy, in a browser that cannot be told to trust one key alone."""
 
 
 @dataclass(eq=False)
@@ -158,6 +160,8 @@ def _context_options(options: ContextOptions) -> dict[str, Any]:
     }
     if options.proxy_server:
         made["proxy"] = {"server": options.proxy_server, "bypass": options.proxy_bypass}
+    if options.trusts_all:
+        made["ignore_https_errors"] = True
     if options.storage_state:
         made["storage_state"] = options.storage_state
     if options.video_folder:

@@ -45,6 +45,11 @@ def policy_flags(proxy_port: int) -> list[str]:
     ]
 
 
+def trust_flags(key: str) -> list[str]:
+    """Arguments for a browser that takes any certificate made with this key, and no other one."""
+    return [f"--ignore-certificate-errors-spki-list={key}"] if key else []
+
+
 def bypass_list(own_origins: Iterable[Origin]) -> str:
     """What a browser context may reach without the proxy, for Playwright's `proxy.bypass`.
 

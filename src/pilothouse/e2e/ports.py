@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -68,6 +69,26 @@ class Server(Protocol):
     async def restart(self) -> ServerInfo: ...
 
     async def stop(self, grace: float = 5.0) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """Where a browser's traffic enters: a proxy on this machine."""
+
+    port: int
+    trusted_key: str = ""
+    """Of an intercepting proxy: hash of the key whose certificates its browser is to trust."""
+
+    @property
+    def intercepts(self) -> bool:
+        return bool(self.trusted_key)
+
+
+class Intercept(Protocol):
+    """Opens an intercepting proxy for one session's browser; what it takes goes on to a port."""
+
+    def __call__(self, session_id: str, onward: int) -> AbstractAsyncContextManager[Entrance]:
+        """Entering raises BrowserLaunchFailed."""
 
 
 class Recording(Protocol):

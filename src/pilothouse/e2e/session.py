@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pilothouse.core.urls import Policy
     from pilothouse.e2e.browser import Dialog, Download, DrivenBrowser, Page
     from pilothouse.e2e.model import EndReason
-    from pilothouse.e2e.ports import Recorder, Server
+    from pilothouse.e2e.ports import Entrance, Recorder, Server
     from pilothouse.e2e.proxy import FilteringProxy
     from pilothouse.e2e.routes import Routes
 
@@ -64,6 +64,8 @@ class E2eSession:
     servers: list[Server] = field(default_factory=list)
     browser: DrivenBrowser | None = None
     proxy: FilteringProxy | None = None
+    entrance: Entrance | None = None
+    """What the browser speaks to: the proxy, or one that intercepts before it."""
     policy: Callable[[], Policy] | None = None
     url: str = ""
     log_folders: tuple[Path, ...] = ()

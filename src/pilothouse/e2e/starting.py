@@ -44,6 +44,7 @@ class StartRequest:
     height: int = 720
     storage_state: str = ""
     records: frozenset[str] = field(default_factory=frozenset)
+    intercept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

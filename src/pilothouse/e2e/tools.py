@@ -100,6 +100,7 @@ class StartSession(_Runnable):
     record: list[Literal["trace", "video"]] = Field(
         default_factory=list, description="For exportSession"
     )
+    intercept: bool = Field(default=False, description="Record its packets")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -110,6 +111,8 @@ class StartSession(_Runnable):
         ]
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)} cannot be used together")
+        if self.intercept and self.cdp:
+            raise ValueError("intercept needs a browser of the session's own, without cdp")
         return self
 
 
@@ -164,6 +167,7 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
         height=args.height,
         storage_state=str(state),
         records=frozenset(args.record),
+        intercept=args.intercept,
     )
     said: list[str] = []
     await progress(0, 3, "starting the app and the browser")

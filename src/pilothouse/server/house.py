@@ -24,6 +24,8 @@ from pilothouse.server.session import Session, Sessions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from anyio.abc import TaskGroup
+
     from pilothouse.core.listing import Listing, Profile
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
@@ -107,25 +109,27 @@ async def open_house(
     metrics = Metrics()
     debug_ports = DebugPorts()
     listeners: set[int] = set()
-    async with anyio.create_task_group() as tasks:
+    # What sessions share is closed after the last of them.
+    async with _tasks() as lasting, _tasks() as tasks:
         pusher = Pusher(tasks)
 
-        def make_session(key: str) -> Session:
-            def changed(uri: str) -> None:
-                pusher.changed(key, uri)
-
-            session = Session(
+        def new_session(key: str, shared: Session | None = None) -> Session:
+            return Session(
                 key,
                 settings,
                 clock,
                 redactor,
                 metrics,
-                changed,
+                lambda uri: pusher.changed(key, uri),
                 provider,
                 debug_ports,
                 listeners,
+                shared,
             )
-            session.timeline.listen(lambda _: changed(TIMELINE_URI))
+
+        def make_session(key: str) -> Session:
+            session = new_session(key, common)
+            session.timeline.listen(lambda _: pusher.changed(key, TIMELINE_URI))
             session.timeline.emit(SessionStarted(at=clock(), session_id=key))
             log.info("session_started", sessionId=key)
             return session
@@ -142,6 +146,7 @@ async def open_house(
                 return provide_house
             return next(p.providers[kind] for p in reversed(parts) if kind in p.providers)
 
+        common = Sessions(lasting, new_session, could_not_close).get("shared")
         house = House(
             settings=settings,
             parts=parts,
@@ -163,7 +168,14 @@ async def open_house(
         metrics.gauge(
             "uptime_seconds", "Seconds since the start", lambda: (clock() - house.started_at) / 1000
         )
+        yield house
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[TaskGroup]:
+    """Tasks that are cancelled when the block ends, and then waited for."""
+    async with anyio.create_task_group() as tasks:
         try:
-            yield house
+            yield tasks
         finally:
             tasks.cancel_scope.cancel()

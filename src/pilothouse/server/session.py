@@ -48,6 +48,8 @@ class Session:
     """Of all agents' browsers; one book for the whole house."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
+    shared: Session | None = None
+    """Holds the ports that exist once in this process, whoever asks for them."""
     timeline: Timeline = field(default_factory=Timeline)
     running_calls: int = 0
     last_call_at: float = 0.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.app import PARTS
+from pilothouse.groups import PARTS
 from pilothouse.server import parts
 from pilothouse.server.parts import LaterPart, Part
 from tests.support import fixture_tools as fixture
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 LISTED_ALONE = """
 import sys
 import anyio
-from pilothouse.app import PARTS, make_log, make_redactor
+from pilothouse.app import make_log, make_redactor
+from pilothouse.groups import PARTS
 from pilothouse.core.settings import Settings
 from pilothouse.server.house import open_house
 

@@ -1,0 +1,253 @@
+"""The intercepting proxy as agents reach it: history, configuration, tokens and the engine, joined.
+
+There is one `Proxy` in a process, whatever the number of agents; each has a `View` (view.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.intercept.config_store import ConfigStore
+from pilothouse.intercept.engine_link import Engine, open_engine
+from pilothouse.intercept.logbook import Logbook
+from pilothouse.intercept.model import (
+    BadConfig,
+    ConfigChanged,
+    EngineUnreachable,
+    PacketRecorded,
+    ReadOnly,
+    TokenRefused,
+)
+from pilothouse.intercept.query import HistoryReader
+from pilothouse.intercept.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.intercept.engine_link import Ask, Spawn
+    from pilothouse.intercept.view import View
+
+CLOSE_S = 2.0
+"""How long the engine may take over something that ends."""
+
+
+@dataclass
+class Proxy:
+    """What all agents of this process share."""
+
+    store: ConfigStore
+    tokens: TokenStore
+    reader: HistoryReader
+    book: Logbook
+    clock: Clock
+    read_only: bool
+    own_ports: Callable[[], set[int]]
+    """Ports of this machine that no request may reach through the proxy."""
+    engine: Engine = field(init=False)
+    states: list[dict[str, Any]] = field(default_factory=list)
+    """Of the listeners, as the engine last told."""
+    doors: dict[str, str] = field(default_factory=dict)
+    """Other ways in than MCP: each with its address, or with why it is off."""
+    _views: dict[str, View] = field(default_factory=dict)
+    _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Listeners of browsers, by their name; to be opened again with an engine that died."""
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    # Configuration
+
+    async def apply(self) -> list[dict[str, Any]]:
+        """Have the engine do what the configuration says.
+
+        Raises:
+            EngineUnreachable
+        """
+        await self.configure(self.engine.ask)
+        return self.states
+
+    async def configure(self, ask: Ask) -> None:
+        """Tell an engine what it does not know: one that was just started knows nothing."""
+        config = await self.config()
+        self.states = await ask("configure", config=config, blocked_ports=sorted(self.own_ports()))
+        for opened in self._opened.values():
+            await ask("open_session", **opened)
+
+    async def apply_if_wanted(self) -> None:
+        """Listen where the configuration says so; without an enabled listener nothing starts."""
+        try:
+            config = await self.config()
+        except BadConfig as fault:
+            # Told again by every tool that needs it; those that do not still work.
+            self.book.write("error", fault.message, "config")
+            return
+        if any(listener["enabled"] for listener in config["listenPorts"]):
+            await self.apply()
+
+    async def config(self) -> dict[str, list[dict[str, Any]]]:
+        """Raises BadConfig for a file that was edited and is not sound."""
+        config = await asyncio.to_thread(self.store.load)
+        return config.model_dump(mode="json")
+
+    async def replace(self, raw: dict[str, Any], *, backup: bool, who: str) -> dict[str, Any]:
+        """Raises BadConfig, EngineUnreachable."""
+        async with self._changing:
+            done = await asyncio.to_thread(self.store.replace, raw, backup=backup)
+            self.book.audit(who, "configuration replaced")
+            states = await self.apply()
+        self._tell("replaced", done.backup_info)
+        return {
+            "success": True,
+            "backup_created": done.backup_info is not None,
+            **({"backup_info": done.backup_info} if done.backup_info else {}),
+            "config_updated": True,
+            "listeners": states,
+            "warnings": done.warnings,
+        }
+
+    async def restore(self, backup_id: str, *, who: str) -> dict[str, Any]:
+        """Raises BadConfig, EngineUnreachable."""
+        async with self._changing:
+            done = await asyncio.to_thread(self.store.restore, backup_id)
+            self.book.audit(who, f"configuration restored from {backup_id}")
+            states = await self.apply()
+        self._tell(f"restored from {backup_id}", done.backup_info)
+        return {
+            "success": True,
+            "backup_id_restored": backup_id,
+            "config_restored": True,
+            "listeners": states,
+            "warnings": done.warnings,
+        }
+
+    def _tell(self, what: str, backup: dict[str, Any] | None) -> None:
+        told = ConfigChanged(
+            at=self.clock(), what=what, backup_id=(backup or {}).get("backup_id", "")
+        )
+        for view in self._views.values():
+            view.timeline.emit(told)
+
+    # What the engine tells
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        match event.get("event"):
+            case "recorded":
+                for row in event["rows"]:
+                    self._recorded(row)
+            case "log":
+                self.book.write(event["level"], event["message"], event.get("class", "engine"))
+            case "listeners":
+                self.states = event["states"]
+
+    def _recorded(self, row: dict[str, Any]) -> None:
+        view = self._views.get(row["session"])
+        if view is None:
+            return  # of a listener that belongs to no agent
+        keys = {f"packet:{row['group']}", *([f"exchange:{row['key']}"] if row["key"] else [])}
+        view.timeline.emit(
+            PacketRecorded(
+                at=row["time"],
+                keys=frozenset(keys),
+                packet_id=row["id"],
+                group=row["group"],
+                kind=row["kind"],
+                method=row["method"],
+                url=row["url"],
+                server_name=row["server_name"],
+                status=row["status"],
+                resend=row["resend"],
+            )
+        )
+
+    # Who asks
+
+    @asynccontextmanager
+    async def view(self, view: View) -> AsyncIterator[View]:
+        """An agent's view for as long as the block lasts; its listener and rules end with it."""
+        self._views[view.session] = view
+        try:
+            yield view
+        finally:
+            del self._views[view.session]
+            await self._ask_at_the_end("forget_rules", session=view.session)
+
+    @asynccontextmanager
+    async def browser(self, name: str, session: str, upstream: int) -> AsyncIterator[int]:
+        """The port of a listener for one browser; all that it takes goes on to `upstream`.
+
+        Raises:
+            EngineUnreachable, NotAvailable
+        """
+        wanted: dict[str, Any] = {"name": name, "session": session, "upstream": upstream}
+        port = (await self.engine.ask("open_session", **wanted))["port"]
+        self._opened[name] = {**wanted, "port": port}
+        try:
+            yield port
+        finally:
+            del self._opened[name]
+            await self._ask_at_the_end("close_session", name=name)
+
+    async def trusted_key(self) -> str:
+        """Hash of the key of all certificates that the engine shows.
+
+        Raises:
+            EngineUnreachable
+        """
+        state = await self.engine.ask("state")
+        return str(state["spki"])
+
+    async def _ask_at_the_end(self, do: str, **args: Any) -> None:
+        """Of an engine that runs: one that has ended has nothing left to close."""
+        if self.engine.is_running:
+            with anyio.CancelScope(shield=True), suppress(EngineUnreachable):
+                await self.engine.ask(do, within=CLOSE_S, **args)
+
+    def admit(self, token: str | None, who: str, *, writes: bool) -> None:
+        """Raises TokenRefused, RateLimited, ReadOnly."""
+        if not self.tokens.check(token, who):
+            self.book.write("warn", f"a wrong access token was refused (from {who})", "audit")
+            raise TokenRefused(
+                "the access token is missing or wrong",
+                hint="`pilothouse token` prints it; pass it as access_token, or set"
+                " PACKET_PROXY_ACCESS_TOKEN where Pilothouse is started",
+            )
+        if writes and self.read_only:
+            raise ReadOnly(
+                "Pilothouse was started with --read-only",
+                hint="start it without --read-only to change or send anything",
+            )
+
+
+@asynccontextmanager
+async def open_proxy(
+    *,
+    folder: Path,
+    settings_folder: Path,
+    clock: Clock,
+    spawn: Spawn,
+    read_only: bool,
+    own_ports: Callable[[], set[int]],
+) -> AsyncIterator[Proxy]:
+    """The proxy of this process for as long as the block lasts."""
+    proxy = Proxy(
+        store=ConfigStore(settings_folder, clock),
+        tokens=TokenStore(settings_folder),
+        reader=HistoryReader(folder / "history.db"),
+        book=Logbook(clock),
+        clock=clock,
+        read_only=read_only,
+        own_ports=own_ports,
+    )
+    try:
+        async with open_engine(
+            folder, spawn, proxy.on_event, on_start=proxy.configure
+        ) as proxy.engine:
+            await proxy.apply_if_wanted()
+            yield proxy
+    finally:
+        proxy.reader.close()

@@ -1,0 +1,144 @@
+# mypy: allow-untyped-calls
+"""`python -m pilothouse.intercept.engine`: the proxy's process. Its owner is at its stdout."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse.core.clock import anchored
+from pilothouse.intercept.engine.announcing import Announcer
+from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
+from pilothouse.intercept.engine.capture import Capture
+from pilothouse.intercept.engine.commands import Commands
+from pilothouse.intercept.engine.connections import Connections
+from pilothouse.intercept.engine.guard import Guard
+from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_output
+from pilothouse.intercept.engine.listeners import Listeners
+from pilothouse.intercept.engine.live import Live
+from pilothouse.intercept.engine.master import EngineMaster
+from pilothouse.intercept.engine.mocks import Mocks
+from pilothouse.intercept.history import HistoryWriter
+
+if TYPE_CHECKING:
+    import socket
+
+    from pilothouse.core.clock import Clock
+    from pilothouse.intercept.jobs import Jobs
+    from pilothouse.intercept.model import Exchange
+
+HISTORY = "history.db"
+MAX_BYTES = 2 << 30
+
+
+async def run(options: argparse.Namespace, owner: socket.socket) -> None:
+    """Serve until the owner closes its end or we are asked to end."""
+    clock = anchored(time.time, time.monotonic)
+    link = await Link.open(owner)
+    _log_to(link, clock)
+    master = EngineMaster(
+        options.folder, upstream_ca=options.upstream_ca, verify=not options.insecure
+    )
+    announcer = Announcer()
+
+    def tell_recorded(exchanges: list[Exchange]) -> None:
+        if rows := announcer.rows(exchanges):
+            link.tell({"event": "recorded", "rows": rows})
+
+    history = HistoryWriter(
+        options.folder / HISTORY,
+        max_bytes=options.max_bytes,
+        clock=clock,
+        on_rows=tell_recorded,
+    )
+    listeners = Listeners(master.proxy)
+    commands = _assemble(options, link, clock, master, history, listeners)
+    # What is here now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    serving = asyncio.create_task(link.serve(commands.do))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+    link.tell({"event": "ready"})
+    await asyncio.wait([serving])
+    await commands.close()
+    await listeners.close()
+    await history.close()
+
+
+def _assemble(
+    options: argparse.Namespace,
+    link: Link,
+    clock: Clock,
+    master: EngineMaster,
+    history: HistoryWriter,
+    listeners: Listeners,
+) -> Commands:
+    guard = Guard(listeners.ports)
+    mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
+    capture = Capture(history, listeners, guard, mocks, breakpoints)
+    live = Live(history, listeners, capture, master.proxy)
+    connections = Connections(capture, listeners, guard, mocks, master.proxy)
+    master.addons.add(capture, live, connections)
+
+    async def record(exchange: Exchange) -> None:
+        history.post(exchange)
+        await history.recorded(exchange)
+
+    def open_jobs() -> Jobs:
+        from pilothouse.intercept.jobs import Jobs
+        from pilothouse.intercept.query import HistoryReader
+
+        return Jobs(
+            HistoryReader(options.folder / HISTORY),
+            record,
+            live.inject,
+            clock,
+            ssl_insecure=options.insecure,
+            is_forbidden=guard.forbids,
+        )
+
+    return Commands(
+        capture=capture,
+        listeners=listeners,
+        guard=guard,
+        mocks=mocks,
+        breakpoints=breakpoints,
+        live=live,
+        history=history,
+        open_jobs=open_jobs,
+    )
+
+
+def _log_to(link: Link, clock: Clock) -> None:
+    root = logging.getLogger()
+    root.addHandler(LogHandler(link, clock))
+    root.setLevel(logging.WARNING)
+    logging.getLogger("pilothouse").setLevel(logging.INFO)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pilothouse.intercept.engine")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES, help="of the history's file")
+    parser.add_argument(
+        "--upstream-ca", type=Path, help="authorities of servers, besides the usual"
+    )
+    parser.add_argument("--insecure", action="store_true", help="accept any server's certificate")
+    parser.add_argument("--hold-s", type=float, default=AUTO_FORWARD_S)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = _options()
+    owner = take_standard_output()
+    asyncio.run(run(options, owner))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Messages that wait for somebody's decision, for so long and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept.engine.matching import Match, match_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pilothouse.core.clock import Clock
+
+AUTO_FORWARD_S = 30.0
+MOST_HELD = 100
+SHOWN_BODY = 64 * 1024
+"""How much of a body a list of what is held shows."""
+SIDES = ("request", "response", "both")
+logger = logging.getLogger(__name__)
+
+type Side = Literal["request", "response"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a held message; `edited` is the whole message if it was changed."""
+
+    drop: bool = False
+    edited: bytes | None = None
+
+
+@dataclass(slots=True)
+class Held:
+    session: str
+    side: Side
+    method: str
+    url: str
+    head: bytes
+    body: bytes
+    """Without content coding."""
+    since: float
+    id: str = field(default_factory=lambda: uuid4().hex[:12])
+    decision: asyncio.Future[Decision] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def shown(self, limit_s: float) -> dict[str, Any]:
+        return {
+            "held_id": self.id,
+            "session": self.session,
+            "side": self.side,
+            "method": self.method,
+            "url": self.url,
+            "since": self.since,
+            "forwarded_at": self.since + limit_s * 1000,
+            "head": self.head.decode("utf-8", "replace"),
+            **_shown_body(self.body[:SHOWN_BODY]),
+            "body_length": len(self.body),
+        }
+
+
+class Breakpoints:
+    def __init__(
+        self, clock: Clock, tell: Callable[[dict[str, Any]], None], limit_s: float = AUTO_FORWARD_S
+    ) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._limit_s = limit_s
+        self._rules: dict[str, list[tuple[Match, str, dict[str, Any]]]] = {}
+        self._held: dict[str, Held] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def set(self, session: str, rules: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+        """Replace a session's breakpoints; None leaves them. Those that hold now.
+
+        Raises:
+            InvalidInput
+        """
+        if rules is not None:
+            made = [_rule(session, rule, f"breakpoints[{at}]") for at, rule in enumerate(rules)]
+            self._rules.pop(session, None)
+            if made:
+                self._rules[session] = made
+        return [rule for _, _, rule in self._rules.get(session, ())]
+
+    def stops(self, side: Side, session: str, method: str, url: str) -> bool:
+        return any(
+            on in (side, "both") and match.takes(session, method, url)
+            for rules in self._rules.values()
+            for match, on, _ in rules
+        )
+
+    async def hold(
+        self, side: Side, session: str, method: str, url: str, head: bytes, body: bytes
+    ) -> Decision:
+        """Wait for the decision; nobody's decision is: forward it as it is."""
+        if len(self._held) >= MOST_HELD:
+            logger.warning("%s %s was not held: %d are already", method, url, MOST_HELD)
+            return Decision()
+        held = Held(session, side, method, url, head, body, self._clock())
+        self._held[held.id] = held
+        self._tell({"event": "held", "held": held.shown(self._limit_s)})
+        try:
+            return await asyncio.wait_for(held.decision, self._limit_s)
+        except TimeoutError:
+            logger.info("%s %s was forwarded: nobody decided", method, url)
+            return Decision()
+        finally:
+            del self._held[held.id]
+            self._tell({"event": "released", "held_id": held.id, "session": session})
+
+    def held(self, session: str | None) -> list[dict[str, Any]]:
+        """What this session may decide on; None for all."""
+        return [
+            held.shown(self._limit_s)
+            for held in self._held.values()
+            if session is None or held.session in ("", session)
+        ]
+
+    def decide(self, held_id: str, action: str, edit: Mapping[str, Any]) -> dict[str, Any]:
+        """`edit` has a new `head` or `body` as text, or as `head_base64`, `body_base64`.
+
+        Raises:
+            InvalidInput
+        """
+        held = self._held.get(held_id)
+        if held is None or held.decision.done():
+            raise InvalidInput(
+                f"held_id: nothing is held as {held_id!r}; it may have been forwarded after"
+                f" {self._limit_s:g} s",
+                hint="list what is held, and decide on one of those",
+            )
+        if action not in ("forward", "drop"):
+            raise InvalidInput(f"action: give forward or drop, not {action!r}")
+        edited = None
+        if action == "forward" and edit:
+            head = _with_line_ends(_given(edit, "head", held.head))
+            edited = head + _given(edit, "body", held.body)
+        held.decision.set_result(Decision(action == "drop", edited))
+        return {"held_id": held_id, "action": action, "edited": edited is not None}
+
+    def release(self, session: str) -> None:
+        """Forward what is held for a session that ends."""
+        for held in self._held.values():
+            if held.session == session and not held.decision.done():
+                held.decision.set_result(Decision())
+
+
+def _shown_body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": b64encode(body).decode()}
+
+
+def _given(edit: Mapping[str, Any], name: str, otherwise: bytes) -> bytes:
+    if f"{name}_base64" in edit:
+        return b64decode(edit[f"{name}_base64"])
+    return str(edit[name]).encode() if name in edit else otherwise
+
+
+def _with_line_ends(head: bytes) -> bytes:
+    """As HTTP has them, whatever the editor made of them."""
+    lines = head.replace(b"\r\n", b"\n").rstrip(b"\n").split(b"\n")
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _rule(session: str, rule: Mapping[str, Any], where: str) -> tuple[Match, str, dict[str, Any]]:
+    on = str(rule.get("on", "request"))
+    if on not in SIDES:
+        raise InvalidInput(f"{where}.on: give one of {', '.join(SIDES)}, not {on!r}")
+    return match_of(session, rule, where), on, dict(rule)

@@ -1,0 +1,379 @@
+# mypy: allow-untyped-calls
+"""What becomes of an HTTP flow: recorded, refused, mocked, changed by rules, held.
+
+An addon of mitmproxy. Its hooks are plain functions that hand back a coroutine only where they
+must wait, because each of them is called for every request there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from mitmproxy import http
+
+from pilothouse.intercept.engine import messages, streaming
+from pilothouse.intercept.engine.messages import KEY_HEADER, NotAMessage
+from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from mitmproxy.connection import Connection
+
+    from pilothouse.intercept.engine.breakpoints import Breakpoints, Side
+    from pilothouse.intercept.engine.guard import Guard
+    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.mocks import Mock, Mocks
+    from pilothouse.intercept.rules import Direction
+
+MOST_SERVERS = 1_000
+_EXCHANGE = "pilothouse"
+_DIRECTIONS: dict[Side, Direction] = {"request": "CLIENT_REQUEST", "response": "SERVER_RESPONSE"}
+logger = logging.getLogger(__name__)
+
+
+class Recorder(Protocol):
+    """The history, as far as it is needed here."""
+
+    def post(self, exchange: Exchange) -> None: ...
+
+
+class Capture:
+    def __init__(
+        self,
+        history: Recorder,
+        listeners: Listeners,
+        guard: Guard,
+        mocks: Mocks,
+        breakpoints: Breakpoints,
+    ) -> None:
+        self.rules = Rules()
+        self._servers: dict[tuple[str, int], dict[str, Any] | None] = {}
+        """What the rules said of hosts that were asked for."""
+        self._history = history
+        self._listeners = listeners
+        self._guard = guard
+        self._mocks = mocks
+        self._breakpoints = breakpoints
+
+    def use(self, rules: Rules) -> None:
+        """From the next message on."""
+        self.rules = rules
+        self._servers.clear()
+
+    def server_for(self, host: str, port: int) -> dict[str, Any] | None:
+        """The configured server that is meant, if there is one."""
+        place = (host, port)
+        if place not in self._servers:
+            if len(self._servers) >= MOST_SERVERS:
+                self._servers.clear()
+            self._servers[place] = self.rules.server_for(host, port)
+        return self._servers[place]
+
+    # Requests
+
+    def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        exchange = self._open(flow)
+        if flow.error:
+            return None  # a malformed request; the error hook follows
+        request = flow.request
+        if KEY_HEADER in request.headers:
+            del request.headers[KEY_HEADER]
+        if messages.is_ambiguous(request):
+            _refuse(flow, 400, "A control character in the request could hide another one in it.")
+            return None
+        if self._guard.concerns(request.port):
+            return self._admit(flow, exchange)
+        self._let_in(flow, exchange)
+        return None
+
+    async def _admit(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        if await self._guard.leads_home(flow.request.host):
+            _refuse(flow, 403, _own_port(flow.request))
+        else:
+            self._let_in(flow, exchange)
+
+    def _let_in(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        request = flow.request
+        if exchange.session:
+            exchange.key = uuid4().hex
+            request.headers[KEY_HEADER] = exchange.key.encode()
+        whole = self._wants_whole("request", flow, exchange) or self._mocks
+        _arrange(request, exchange.kind, whole=bool(whole))
+
+    def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        exchange = _exchange(flow)
+        if exchange is None:
+            return None
+        request = flow.request
+        exchange.request = _sent(request, messages.request_head(request))
+        refused = flow.response is not None
+        if refused or request.raw_content is None:
+            if request.raw_content is None:
+                self._tell_if_skipped("request", flow, exchange)
+            self._history.post(exchange)
+            return None
+        if self._wants_whole("request", flow, exchange) or self._mocks:
+            return self._request_changed(flow, exchange)
+        self._history.post(exchange)
+        return None
+
+    async def _request_changed(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        if not await self._change("request", flow, exchange):
+            exchange.error = "a rule or a breakpoint dropped the request"
+            flow.kill()
+        exchange.method, exchange.url = flow.request.method, flow.request.path
+        self._history.post(exchange)
+        if not flow.error and (mock := self._mock_for(flow, exchange)):
+            await asyncio.sleep(mock.delay_s)
+            flow.response = mock.response()
+
+    def _mock_for(self, flow: http.HTTPFlow, exchange: Exchange) -> Mock | None:
+        if not self._mocks:
+            return None
+        return self._mocks.find(exchange.session, exchange.method, flow.request.pretty_url)
+
+    # Responses
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        exchange = _exchange(flow)
+        response = flow.response
+        if exchange is None or response is None:
+            return
+        if KEY_HEADER in response.headers:
+            del response.headers[KEY_HEADER]
+        if exchange.key:
+            response.headers[KEY_HEADER] = exchange.key.encode()
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            exchange.kind = "SSE"
+        _arrange(response, exchange.kind, whole=self._wants_whole("response", flow, exchange))
+
+    def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        exchange = _exchange(flow)
+        response = flow.response
+        if exchange is None or response is None:
+            return None
+        exchange.response = _sent(response, messages.response_head(response))
+        if response.raw_content is None:
+            self._tell_if_skipped("response", flow, exchange)
+        elif self._wants_whole("response", flow, exchange):
+            return self._response_changed(flow, exchange)
+        self._close(flow, exchange)
+        return None
+
+    async def _response_changed(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        if not await self._change("response", flow, exchange):
+            exchange.error = "a rule or a breakpoint dropped the response"
+            flow.kill()
+        self._close(flow, exchange)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        exchange = _exchange(flow)
+        if exchange is None or flow.error is None:
+            return
+        if flow.response is not None and exchange.response is None:
+            exchange.response = _sent(flow.response, messages.response_head(flow.response))
+        exchange.error = exchange.error or flow.error.msg
+        self._close(flow, exchange)
+
+    def http_connect(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        if self._guard.concerns(flow.request.port):
+            return self._refuse_tunnel(flow)
+        self._spare_the_server(flow)
+        return None
+
+    async def _refuse_tunnel(self, flow: http.HTTPFlow) -> None:
+        if await self._guard.leads_home(flow.request.host):
+            flow.response = _refusal(403, _own_port(flow.request))
+        else:
+            self._spare_the_server(flow)
+
+    def _spare_the_server(self, flow: http.HTTPFlow) -> None:
+        """Open a tunnel without the server where a mock may answer for it: it need not exist."""
+        if self._mocks:
+            flow.response = http.Response.make(200, b"")
+            flow.response.data.reason = b"Connection established"
+            flow.response.headers.clear()
+
+    def http_connect_error(self, flow: http.HTTPFlow) -> None:
+        """A tunnel that was not opened is worth a row: there will be no request inside it."""
+        exchange = self._open(flow)
+        exchange.url = f"{flow.request.host}:{flow.request.port}"
+        if flow.response:
+            exchange.response = _sent(flow.response, messages.response_head(flow.response))
+        self._close(flow, exchange)
+
+    # Both
+
+    def _open(self, flow: http.HTTPFlow) -> Exchange:
+        request, client = flow.request, flow.client_conn
+        listener = self._listeners.of(client)
+        server = self.server_for(request.host, request.port)
+        content_type = request.headers.get("content-type", "")
+        exchange = Exchange(
+            connection=client.id,
+            kind="gRPC" if content_type.startswith("application/grpc") else "HTTP",
+            client=address_of(client),
+            server=Address("", request.port),
+            server_name=request.pretty_host,
+            scheme=request.scheme,
+            method=request.method,
+            url=request.path,
+            version=request.http_version,
+            alpn=(client.alpn or b"").decode("ascii", "replace"),
+            encode=server["encoder"] if server else "HTTP",
+            session=listener.session,
+            listener=listener.port,
+        )
+        flow.metadata[_EXCHANGE] = (exchange, server["id"] if server else None)
+        return exchange
+
+    def _close(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        response, request = flow.response, flow.request
+        if exchange.request is None:  # an answer, or an error, before the request was over
+            exchange.request = _sent(request, messages.request_head(request))
+        if response is not None:
+            exchange.status = response.status_code
+            ended = response.timestamp_end or response.timestamp_start
+            exchange.duration_ms = (ended - request.timestamp_start) * 1000
+        if flow.server_conn.peername:
+            exchange.server = Address(*flow.server_conn.peername[:2])
+        self._history.post(exchange)
+
+    def _wants_whole(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
+        """Whether the message must be here as a whole before it goes on."""
+        server_id = flow.metadata[_EXCHANGE][1]
+        return self.rules.concerns(_DIRECTIONS[side], server_id) or bool(
+            self._breakpoints
+            and self._breakpoints.stops(
+                side, exchange.session, exchange.method, flow.request.pretty_url
+            )
+        )
+
+    def _tell_if_skipped(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> None:
+        if self._wants_whole(side, flow, exchange) or (side == "request" and self._mocks):
+            logger.warning(
+                "%s %s: its %s was streamed, so rules, mocks and breakpoints did not apply to it",
+                exchange.method,
+                flow.request.pretty_url,
+                side,
+            )
+
+    async def _change(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
+        """Apply rules, then breakpoints; False if the message is to be dropped."""
+        message = flow.request if side == "request" else flow.response
+        before = exchange.request if side == "request" else exchange.response
+        if message is None or before is None:
+            return True
+        server_id = flow.metadata[_EXCHANGE][1]
+        edited = self.rules.apply(
+            _DIRECTIONS[side], server_id, messages.decoded(message, before.head)
+        )
+        if not self._changed(side, flow, exchange, before, edited):
+            return False
+        url, session = flow.request.pretty_url, exchange.session
+        if not self._breakpoints.stops(side, session, exchange.method, url):
+            return True
+        head = _head(message)
+        decision = await self._breakpoints.hold(
+            side, session, exchange.method, url, head, messages.decoded(message, b"")
+        )
+        if decision.drop:
+            return False
+        return self._changed(side, flow, exchange, before, decision.edited)
+
+    def _changed(
+        self,
+        side: Side,
+        flow: http.HTTPFlow,
+        exchange: Exchange,
+        before: Sent,
+        edited: bytes | None,
+    ) -> bool:
+        """Take over an edited message; False if nothing is left of it."""
+        if edited is None:
+            return True
+        if not edited:
+            return False
+        message: http.Message
+        try:
+            if side == "request":
+                message = flow.request
+                messages.change_request(flow.request, edited)
+            else:
+                assert flow.response is not None
+                message = flow.response
+                messages.change_response(flow.response, edited)
+        except NotAMessage as error:
+            logger.warning("an edit of %s was not applied: %s", flow.request.pretty_url, error)
+            return True
+        after = messages.sent(message, _head(message))
+        after.modified, after.original = True, (before.head, before.body)
+        if side == "request":
+            exchange.request = after
+        else:
+            exchange.response = after
+        return True
+
+
+def _exchange(flow: http.HTTPFlow) -> Exchange | None:
+    kept: tuple[Exchange, Any] | None = flow.metadata.get(_EXCHANGE)
+    return kept[0] if kept else None
+
+
+def _head(message: http.Message) -> bytes:
+    if isinstance(message, http.Request):
+        return messages.request_head(message)
+    assert isinstance(message, http.Response)
+    return messages.response_head(message)
+
+
+def _sent(message: http.Message, head: bytes) -> Sent:
+    if message.raw_content is None and (tee := streaming.tee_of(message)):
+        return tee.sent(message, head)
+    return messages.sent(message, head)
+
+
+def _arrange(message: http.Message, kind: str, *, whole: bool) -> None:
+    """Decide whether the body is held back until it is whole or passes while it arrives."""
+    if kind in ("SSE", "gRPC") or _is_large(message):
+        streaming.stream(message)
+    elif whole:
+        streaming.hold_back(message)
+    elif "content-length" not in message.headers:
+        streaming.stream(message)
+    else:
+        message.stream = False
+
+
+def _is_large(message: http.Message) -> bool:
+    length = message.headers.get("content-length", "")
+    return length.isdigit() and int(length) > streaming.KEPT_BODY
+
+
+def address_of(connection: Connection) -> Address:
+    peer = connection.peername
+    return Address(peer[0], peer[1]) if peer else Address()
+
+
+def _refuse(flow: http.HTTPFlow, status: int, reason: str) -> None:
+    if "transfer-encoding" in flow.request.headers or _is_large(flow.request):
+        flow.kill()  # an answer could only be given after the whole body
+    else:
+        flow.request.stream = False
+        flow.response = _refusal(status, reason)
+
+
+def _refusal(status: int, reason: str) -> http.Response:
+    return http.Response.make(status, reason + "\n", {"content-type": "text/plain; charset=utf-8"})
+
+
+def _own_port(request: http.Request) -> str:
+    return (
+        f"{request.host}:{request.port} is one of Pilothouse's own ports, which cannot be reached"
+        " through the proxy."
+    )

@@ -1,0 +1,171 @@
+"""What the owner may ask the engine to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+from base64 import b64decode
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from pilothouse.core.faults import InvalidInput, NotAvailable
+from pilothouse.intercept.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pilothouse.intercept.engine.breakpoints import Breakpoints
+    from pilothouse.intercept.engine.capture import Capture
+    from pilothouse.intercept.engine.guard import Guard
+    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.live import Live
+    from pilothouse.intercept.engine.mocks import Mocks
+    from pilothouse.intercept.history import HistoryWriter
+    from pilothouse.intercept.jobs import Jobs
+
+logger = logging.getLogger(__name__)
+
+
+class Commands:
+    """Each public method is a command; its arguments are the request's."""
+
+    def __init__(
+        self,
+        *,
+        capture: Capture,
+        listeners: Listeners,
+        guard: Guard,
+        mocks: Mocks,
+        breakpoints: Breakpoints,
+        live: Live,
+        history: HistoryWriter,
+        open_jobs: Callable[[], Jobs],
+    ) -> None:
+        self._capture = capture
+        self._listeners = listeners
+        self._guard = guard
+        self._mocks = mocks
+        self._breakpoints = breakpoints
+        self._live = live
+        self._history = history
+        self._open_jobs = open_jobs
+        self._made_jobs: Jobs | None = None
+
+    async def do(self, name: str, args: dict[str, Any]) -> Any:
+        """Raises Fault."""
+        is_command = not name.startswith("_") and name not in ("do", "close")
+        command = getattr(self, name, None) if is_command else None
+        if command is None:
+            raise InvalidInput(f"the engine has no command {name!r}")
+        return await command(**args)
+
+    @property
+    def _jobs(self) -> Jobs:
+        if self._made_jobs is None:
+            self._made_jobs = self._open_jobs()
+        return self._made_jobs
+
+    async def ping(self) -> str:
+        return "pong"
+
+    async def state(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "history": self._history.state(),
+            "listeners": self._listeners.states(),
+            "sessions": self._listeners.sessions(),
+            "memory": psutil.Process().memory_info().rss,
+        }
+
+    async def flush(self) -> None:
+        """Returns when all that was recorded until now is in the file."""
+        await self._history.flush()
+
+    # Listeners
+
+    async def configure(
+        self,
+        config: dict[str, Any],
+        blocked_ports: Sequence[int] = (),
+        allow_ports: Sequence[int] = (),
+    ) -> list[dict[str, Any]]:
+        self._capture.use(Rules.of(config))
+        self._guard.configure(blocked_ports, allow_ports)
+        states = await self._listeners.configure(config)
+        for state in states:
+            if not state["running"] and state["reason"] != "disabled":
+                logger.error("port %d is not listened on: %s", state["port"], state["reason"])
+        return states
+
+    async def open_session(
+        self, session: str, upstream: int | None = None, port: int = 0
+    ) -> dict[str, Any]:
+        """`port` is the one that it had before the engine was started anew, or 0 for any.
+
+        Raises:
+            NotAvailable
+        """
+        listener = await self._listeners.open_session(session, upstream, port)
+        if listener.instance is None:
+            raise NotAvailable(f"the session's proxy cannot listen: {listener.reason}")
+        return {"port": listener.port}
+
+    async def close_session(self, session: str) -> None:
+        self._mocks.set(session, [])
+        self._breakpoints.set(session, [])
+        self._breakpoints.release(session)
+        await self._listeners.close_session(session)
+
+    # Mocks and breakpoints
+
+    async def mocks(
+        self, session: str, rules: list[dict[str, Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        return self._mocks.set(session, rules)
+
+    async def breakpoints(
+        self, session: str, rules: list[dict[str, Any]] | None = None
+    ) -> list[dict[str, Any]]:
+        return self._breakpoints.set(session, rules)
+
+    async def held(self, session: str | None = None) -> list[dict[str, Any]]:
+        return self._breakpoints.held(session)
+
+    async def decide(
+        self, held_id: str, action: str, edit: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        return self._breakpoints.decide(held_id, action, edit or {})
+
+    # Sending
+
+    async def inject(
+        self, connection: str, to_client: bool, payload_b64: str, is_text: bool = True
+    ) -> None:
+        await self._live.inject(
+            connection,
+            to_client=to_client,
+            payload=b64decode(payload_b64),
+            is_text=is_text,
+            record=True,
+        )
+
+    async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
+        return await self._jobs.resend(plan)
+
+    async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
+        return await self._jobs.bulk_send(plan)
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        return self._jobs.job(job_id)
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        return self._jobs.jobs()
+
+    async def stop_job(self, job_id: str) -> dict[str, Any]:
+        return await self._jobs.stop_job(job_id)
+
+    async def close(self) -> None:
+        """Stop what is being sent."""
+        if self._made_jobs:
+            await self._made_jobs.close()

@@ -1,0 +1,56 @@
+"""Keeps clients of the proxy away from Pilothouse's own ports, however they spell the address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from pilothouse.core.urls import UrlError, canonical_host, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_HOME = frozenset({"loopback", "special"})
+"""Special holds 0.0.0.0 and ::, which lead to this machine as well."""
+
+
+class Guard:
+    """Looks closer only where the port is one of ours: all other traffic costs one look-up."""
+
+    def __init__(self, listening: Callable[[], frozenset[int]]) -> None:
+        self._listening = listening
+        self._blocked: frozenset[int] = frozenset()
+        self._allowed: frozenset[int] = frozenset()
+
+    def configure(self, blocked: Iterable[int], allowed: Iterable[int]) -> None:
+        self._blocked, self._allowed = frozenset(blocked), frozenset(allowed)
+
+    def concerns(self, port: int) -> bool:
+        is_ours = port in self._blocked or port in self._listening()
+        return is_ours and port not in self._allowed
+
+    async def forbids(self, host: str, port: int) -> bool:
+        return self.concerns(port) and await self.leads_home(host)
+
+    async def leads_home(self, host: str) -> bool:
+        """Whether a host is this machine, by its spelling or by what it resolves to."""
+        try:
+            named = canonical_host(host)
+        except UrlError:
+            return True  # whatever it is, it is no reason to connect to a port of ours
+        if named.is_localhost:
+            return True
+        if named.address is not None:
+            return kind_of(named.address) in _HOME
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                named.name, None, type=socket.SOCK_STREAM
+            )
+        except OSError:
+            return False  # then nobody can connect to it either
+        return any(self.is_home(str(address[0])) for *_, address in found)
+
+    def is_home(self, ip: str) -> bool:
+        return kind_of(ip_address(ip.partition("%")[0])) in _HOME

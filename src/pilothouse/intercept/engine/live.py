@@ -1,0 +1,213 @@
+# mypy: allow-untyped-calls
+"""Messages of WebSocket, TCP and UDP connections: recorded as they pass, and put in by hand.
+
+An addon of mitmproxy, beside `capture`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mitmproxy import http, tcp, udp
+from mitmproxy.proxy.layers.tcp import TcpMessageInjected
+from mitmproxy.proxy.layers.udp import UdpMessageInjected
+from mitmproxy.proxy.layers.websocket import WebSocketMessageInjected
+from mitmproxy.websocket import WebSocketMessage
+from wsproto.frame_protocol import Opcode
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept.engine.capture import address_of
+from pilothouse.intercept.engine.streaming import KEPT_BODY
+from pilothouse.intercept.model import Address, Exchange, Kind, Sent
+
+if TYPE_CHECKING:
+    from mitmproxy.addons.proxyserver import Proxyserver
+    from mitmproxy.flow import Flow
+    from mitmproxy.proxy.events import MessageInjected
+
+    from pilothouse.intercept.engine.capture import Capture, Recorder
+    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.rules import Direction
+
+logger = logging.getLogger(__name__)
+
+type Message = WebSocketMessage | tcp.TCPMessage | udp.UDPMessage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Own:
+    payload: bytes
+    record: bool
+
+
+class Live:
+    """Connections that are open, each by the id that its packets carry as `connection`."""
+
+    def __init__(
+        self, history: Recorder, listeners: Listeners, capture: Capture, proxy: Proxyserver
+    ) -> None:
+        self._history = history
+        self._listeners = listeners
+        self._capture = capture
+        self._proxy = proxy
+        self._flows: dict[str, Flow] = {}
+        self._put_in: dict[str, list[_Own]] = {}
+        """What we put in ourselves and has not come by yet, by connection."""
+
+    async def inject(
+        self,
+        connection: str,
+        *,
+        to_client: bool,
+        payload: bytes,
+        is_text: bool,
+        record: bool = False,
+    ) -> None:
+        """Send a message over an open connection, as if the other side had sent it.
+
+        No rule changes it. Whoever records it otherwise leaves `record` out.
+
+        Raises:
+            InvalidInput
+        """
+        flow = self._flows.get(connection)
+        handler = self._proxy.connections.get(connection)
+        if flow is None or handler is None:
+            raise InvalidInput(
+                f"connection: {connection} is not open any more",
+                hint="send over a connection whose packets still arrive",
+            )
+        payload = bytes(bytearray(payload))  # an object of its own, by which it is known again
+        self._put_in.setdefault(connection, []).append(_Own(payload, record))
+        await handler.server_event(_injected(flow, payload, not to_client, is_text))
+
+    # Hooks
+
+    def websocket_start(self, flow: http.HTTPFlow) -> None:
+        self._flows[flow.client_conn.id] = flow
+
+    def websocket_message(self, flow: http.HTTPFlow) -> None:
+        assert flow.websocket is not None
+        self._pass("WebSocket", flow, flow.websocket.messages)  # type: ignore[arg-type]
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        self._forget(flow)
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        self._flows[flow.client_conn.id] = flow
+
+    def tcp_message(self, flow: tcp.TCPFlow) -> None:
+        self._pass("TCP", flow, flow.messages)  # type: ignore[arg-type]
+
+    def tcp_end(self, flow: tcp.TCPFlow) -> None:
+        self._forget(flow)
+
+    def tcp_error(self, flow: tcp.TCPFlow) -> None:
+        self._forget(flow)
+        if flow.error:
+            logger.warning("%s: %s", self._server_name(flow), flow.error.msg)
+
+    def udp_start(self, flow: udp.UDPFlow) -> None:
+        self._flows[flow.client_conn.id] = flow
+
+    def udp_message(self, flow: udp.UDPFlow) -> None:
+        self._pass("UDP", flow, flow.messages)  # type: ignore[arg-type]
+
+    def udp_end(self, flow: udp.UDPFlow) -> None:
+        self._forget(flow)
+
+    def udp_error(self, flow: udp.UDPFlow) -> None:
+        self._forget(flow)
+
+    def _forget(self, flow: Flow) -> None:
+        self._flows.pop(flow.client_conn.id, None)
+        self._put_in.pop(flow.client_conn.id, None)
+
+    # Recording
+
+    def _pass(self, kind: Kind, flow: Flow, kept: list[Message]) -> None:
+        message = kept[-1]
+        # mitmproxy would keep them all for as long as the connection is open.
+        kept.clear()
+        own = self._own(flow, message)
+        if own and not own.record:
+            return
+        exchange = self._opened(kind, flow)
+        exchange.resend = own is not None
+        before = message.content
+        server = self._capture.server_for(exchange.server_name, exchange.server.port)
+        direction: Direction = "CLIENT_REQUEST" if message.from_client else "SERVER_RESPONSE"
+        server_id = server["id"] if server else None
+        edited = None if own else self._capture.rules.apply(direction, server_id, before)
+        exchange.encode = server["encoder"] if server else exchange.encode
+        sent = _sent(message.timestamp, before if edited is None else edited)
+        if edited is not None:
+            sent.modified, sent.original = True, (b"", before[:KEPT_BODY])
+            if not edited and isinstance(message, WebSocketMessage):
+                message.drop()
+            message.content = edited
+        if message.from_client:
+            exchange.request = sent
+        else:
+            exchange.response = sent
+        self._history.post(exchange)
+
+    def _own(self, flow: Flow, message: Message) -> _Own | None:
+        """What we put in ourselves, if the message is that."""
+        pending = self._put_in.get(flow.client_conn.id, [])
+        for own in pending:
+            # A WebSocket's message is joined from frames, but says itself that it was put in.
+            if own.payload is message.content or (
+                isinstance(message, WebSocketMessage)
+                and message.injected
+                and own.payload == message.content
+            ):
+                pending.remove(own)
+                return own
+        return None
+
+    def _opened(self, kind: Kind, flow: Flow) -> Exchange:
+        client, server = flow.client_conn, flow.server_conn
+        listener = self._listeners.of(client)
+        port = server.address[1] if server.address else 0
+        exchange = Exchange(
+            connection=client.id,
+            kind=kind,
+            client=address_of(client),
+            server=Address(*server.peername[:2]) if server.peername else Address("", port),
+            server_name=self._server_name(flow),
+            scheme="udp" if kind == "UDP" else "tls" if client.tls else "tcp",
+            alpn=(client.alpn or b"").decode("ascii", "replace"),
+            encode=kind,
+            session=listener.session,
+            listener=listener.port,
+        )
+        if isinstance(flow, http.HTTPFlow):
+            exchange.scheme = "wss" if flow.request.scheme == "https" else "ws"
+            exchange.url, exchange.encode = flow.request.path, "HTTP"
+            exchange.server_name = flow.request.pretty_host
+        return exchange
+
+    def _server_name(self, flow: Flow) -> str:
+        address = flow.server_conn.address
+        return flow.client_conn.sni or (str(address[0]) if address else "")
+
+
+def _sent(seconds: float, content: bytes) -> Sent:
+    return Sent(
+        time=seconds * 1000,
+        body=content[:KEPT_BODY],
+        length=len(content),
+        body_length=len(content),
+    )
+
+
+def _injected(flow: Flow, payload: bytes, from_client: bool, is_text: bool) -> MessageInjected[Any]:
+    if isinstance(flow, tcp.TCPFlow):
+        return TcpMessageInjected(flow, tcp.TCPMessage(from_client, payload))
+    if isinstance(flow, udp.UDPFlow):
+        return UdpMessageInjected(flow, udp.UDPMessage(from_client, payload))
+    opcode = Opcode.TEXT if is_text else Opcode.BINARY
+    return WebSocketMessageInjected(flow, WebSocketMessage(opcode, from_client, payload))

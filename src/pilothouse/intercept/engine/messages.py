@@ -1,0 +1,142 @@
+"""HTTP messages as bytes, and back: what is recorded, and what rules and people edit."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mitmproxy import http
+
+from pilothouse.intercept.model import Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KEY_HEADER = b"x-pilothouse-exchange"
+"""Joins a packet with what the browser saw. Ours alone: it is never taken from a client."""
+
+_BREAKS_LINES = re.compile(rb"[\0\r\n]")
+_BREAKS_WORDS = re.compile(rb"[\0-\x20\x7f]")
+
+type Fields = tuple[tuple[bytes, bytes], ...]
+
+
+class NotAMessage(ValueError):
+    """Bytes that were edited are no HTTP message any more; the text says what is missing."""
+
+
+def is_ambiguous(request: http.Request) -> bool:
+    """Whether it has characters that some servers take for the end of a line or a word."""
+    data = request.data
+    values = b"".join([name + value for name, value in data.headers.fields])
+    return bool(_BREAKS_LINES.search(values) or _BREAKS_WORDS.search(data.path))
+
+
+def request_head(request: http.Request) -> bytes:
+    """The request line and headers as HTTP/1, whatever the version they came in."""
+    data = request.data
+    fields = data.headers.fields
+    if data.authority and _is_framed(data.http_version) and b"host" not in request.headers:
+        fields = ((b"host", data.authority), *fields)
+    line = b"%b %b %b\r\n" % (data.method, data.path, data.http_version)
+    return line + _written(fields)
+
+
+def response_head(response: http.Response) -> bytes:
+    data = response.data
+    line = b"%b %d %b\r\n" % (data.http_version, data.status_code, data.reason)
+    return line + _written(data.headers.fields)
+
+
+def trailers_of(message: http.Message) -> bytes:
+    return _lines(message.trailers.fields) if message.trailers else b""
+
+
+def _written(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return _lines(fields) + b"\r\n"
+
+
+def _lines(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in fields if field[0].lower() != KEY_HEADER])
+
+
+def _is_framed(version: bytes) -> bool:
+    """HTTP/2 and 3, which have no request line and no Host header of their own."""
+    return version.startswith((b"HTTP/2", b"HTTP/3"))
+
+
+def sent(message: http.Message, head: bytes) -> Sent:
+    """What is recorded of a message whose body is here as a whole."""
+    body = message.raw_content or b""
+    return Sent(
+        time=message.timestamp_start * 1000,
+        head=head,
+        body=body,
+        length=len(head) + len(body),
+        body_length=len(body),
+        trailers=trailers_of(message),
+    )
+
+
+def decoded(message: http.Message, head: bytes) -> bytes:
+    """The message as rules and people see it: its body without content coding."""
+    return head + (message.get_content(strict=False) or b"")
+
+
+def change_request(request: http.Request, edited: bytes) -> None:
+    """Make the request what the edited bytes say; its length and coding are put right.
+
+    Raises:
+        NotAMessage
+    """
+    line, fields, body = _split(edited)
+    words = line.split(b" ")
+    if len(words) != 3 or not words[0] or not words[1]:
+        raise NotAMessage(f"a request starts with METHOD PATH VERSION, not {line[:80]!r}")
+    request.data.method, request.data.path = words[0], words[1]
+    if _is_framed(request.data.http_version):
+        hosts = [value for name, value in fields if name.lower() == b"host"]
+        request.data.authority = hosts[0] if hosts else request.data.authority
+        fields = tuple(field for field in fields if field[0].lower() != b"host")
+    else:
+        request.data.http_version = words[2]
+    _fill(request, fields, body)
+
+
+def change_response(response: http.Response, edited: bytes) -> None:
+    """The same for a response.
+
+    Raises:
+        NotAMessage
+    """
+    line, fields, body = _split(edited)
+    words = line.split(b" ", 2)
+    if len(words) < 2 or not words[1].isdigit() or not 100 <= int(words[1]) <= 999:
+        raise NotAMessage(f"a response starts with VERSION STATUS REASON, not {line[:80]!r}")
+    response.data.status_code = int(words[1])
+    response.data.reason = words[2] if len(words) == 3 else b""
+    _fill(response, fields, body)
+
+
+def _split(edited: bytes) -> tuple[bytes, Fields, bytes]:
+    head, gap, body = edited.partition(b"\r\n\r\n")
+    if not gap:
+        raise NotAMessage("there is no empty line (CRLF CRLF) after the headers")
+    line, *lines = head.split(b"\r\n")
+    fields = []
+    for text in lines:
+        name, colon, value = text.partition(b":")
+        if not colon or not name.strip():
+            raise NotAMessage(f"a header has a name, a colon and a value, not {text[:80]!r}")
+        fields.append((name.strip(), value.strip()))
+    return line, tuple(fields), body
+
+
+def _fill(message: http.Message, fields: Fields, body: bytes) -> None:
+    own = tuple(field for field in message.headers.fields if field[0].lower() == KEY_HEADER)
+    message.headers = http.Headers((*fields, *own))
+    had_length = b"content-length" in message.headers
+    # Encodes it again as Content-Encoding says, or drops a coding that it does not know.
+    message.content = body
+    if not body and not had_length:
+        del message.headers[b"content-length"]

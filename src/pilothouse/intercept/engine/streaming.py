@@ -1,0 +1,80 @@
+"""Bodies that pass through while they arrive: the first part is kept, all of it is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mitmproxy import http
+
+from pilothouse.intercept.engine.messages import trailers_of
+from pilothouse.intercept.model import Sent
+
+KEPT_BODY = 1 << 20
+"""How much of a body is kept, and above which size none is held back."""
+
+
+class Tee:
+    """Hands every piece on as it came."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.length = 0
+
+    def __call__(self, piece: bytes) -> bytes:
+        room = KEPT_BODY - len(self.kept)
+        if room > 0:
+            self.kept += piece[:room]
+        self.length += len(piece)
+        return piece
+
+    def sent(self, message: http.Message, head: bytes) -> Sent:
+        """What is recorded of a message whose body went through here."""
+        return Sent(
+            time=message.timestamp_start * 1000,
+            head=head,
+            body=bytes(self.kept),
+            length=len(head) + self.length,
+            body_length=self.length,
+            trailers=trailers_of(message),
+        )
+
+
+def stream(message: http.Message) -> None:
+    """Let the body pass from its first byte on."""
+    message.stream = Tee()
+
+
+def hold_back(message: http.Message) -> None:
+    """Wait for the whole body, unless it turns out to be larger than is kept.
+
+    mitmproxy then sets `stream` to True by itself, without asking an addon: so that the body is
+    recorded all the same, the message is made one that takes True for a tee.
+    """
+    message.stream = False
+    if isinstance(message, http.Request):
+        message.__class__ = _GrowingRequest
+    else:
+        message.__class__ = _GrowingResponse
+
+
+def tee_of(message: http.Message) -> Tee | None:
+    """Where the body went through, if it was streamed."""
+    return message.stream if isinstance(message.stream, Tee) else None
+
+
+def _growing() -> property:
+    def get(message: http.Message) -> object:
+        return message.__dict__.get("stream", False)
+
+    def put(message: http.Message, value: object) -> None:
+        message.__dict__["stream"] = Tee() if value is True else value
+
+    return property(get, put)
+
+
+class _GrowingRequest(http.Request):
+    stream: Any = _growing()
+
+
+class _GrowingResponse(http.Response):
+    stream: Any = _growing()

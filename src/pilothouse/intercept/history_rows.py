@@ -1,0 +1,166 @@
+"""Which rows a batch of exchanges becomes. Pure: ids are handed out here, the file is elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pilothouse.intercept.model import Exchange, Sent
+
+type Row = tuple[Any, ...]
+
+PACKETS = (
+    "id group_id is_response connection session listener type encode alpn scheme server_name"
+    " client_ip client_port server_ip server_port method url version status duration_ms time length"
+    " modified resend job key error peer_id peer_time peer_length peer_modified"
+).split()
+CONTENTS = "id head body trailers body_length original_head original_body".split()
+UPDATED = "status duration_ms error peer_id peer_time peer_length peer_modified".split()
+"""What a row learns later: the end of its exchange."""
+AT_ONCE = (64, 16, 4, 1)
+"""Rows per statement. The interpreter is free for others while a statement runs, and waits for its
+turn after each; so few long ones, in few sizes that stay prepared."""
+BIGGEST = (1 << 63) - 1
+
+REQUEST, RESPONSE = 1, 2
+
+
+class Entry(NamedTuple):
+    """One call of `post`."""
+
+    number: int
+    exchange: Exchange
+    sides: int
+    """Those that were there when it was posted."""
+    size: int
+
+
+@dataclass(slots=True)
+class Ids:
+    """An exchange's packets in a batch; 0 for a side that is not there."""
+
+    exchange: Exchange
+    request: int = 0
+    response: int = 0
+    new: int = 0
+    """Sides that have no row yet."""
+
+    @property
+    def group(self) -> int:
+        return min(self.request, self.response) or self.request or self.response
+
+
+@dataclass(slots=True)
+class Batch:
+    packets: list[Row] = field(default_factory=list)
+    contents: list[Row] = field(default_factory=list)
+    updates: list[Row] = field(default_factory=list)
+    """Id, then the values of `UPDATED`."""
+    exchanges: list[Ids] = field(default_factory=list)
+    last_id: int = 0
+
+
+def planned(entries: Sequence[Entry], last_id: int, evicted_to: int) -> Batch:
+    """Ids in the order of the posts, after `last_id`; an exchange that was evicted begins anew."""
+    found: dict[int, Ids] = {}
+    for entry in entries:
+        exchange = entry.exchange
+        ids = found.get(id(exchange))
+        if ids is None:
+            ids = found[id(exchange)] = Ids(exchange)
+            if max(exchange.request_id, exchange.response_id) > evicted_to:
+                ids.request, ids.response = exchange.request_id, exchange.response_id
+        if entry.sides & REQUEST and not ids.request:
+            last_id += 1
+            ids.request, ids.new = last_id, ids.new | REQUEST
+        if entry.sides & RESPONSE and not ids.response:
+            last_id += 1
+            ids.response, ids.new = last_id, ids.new | RESPONSE
+    batch = Batch(exchanges=list(found.values()), last_id=last_id)
+    for ids in batch.exchanges:
+        _add(batch, ids)
+    return batch
+
+
+def _add(batch: Batch, ids: Ids) -> None:
+    exchange = ids.exchange
+    request = exchange.request if ids.request else None
+    response = exchange.response if ids.response else None
+    for side, packet_id, sent, peer_id, peer in (
+        (REQUEST, ids.request, request, ids.response, response),
+        (RESPONSE, ids.response, response, ids.request, request),
+    ):
+        if sent is None:
+            continue
+        if ids.new & side:
+            batch.packets.append(_packet(ids, side, packet_id, sent, peer_id, peer))
+            batch.contents.append(_content(packet_id, sent))
+        else:
+            batch.updates.append((packet_id, *_end(exchange), *_peer(peer_id, peer)))
+
+
+def _packet(
+    ids: Ids, side: int, packet_id: int, sent: Sent, peer_id: int, peer: Sent | None
+) -> Row:
+    x = ids.exchange
+    status, duration_ms, error = _end(x)
+    return (
+        packet_id, ids.group, side == RESPONSE, x.connection, x.session, x.listener, x.kind,
+        x.encode, x.alpn, x.scheme, x.server_name, x.client.ip, x.client.port, x.server.ip,
+        x.server.port, x.method or None, x.url or None, x.version, status, duration_ms, sent.time,
+        sent.length, sent.modified, x.resend, x.job, x.key, error, *_peer(peer_id, peer),
+    )  # fmt: skip
+
+
+def _content(packet_id: int, sent: Sent) -> Row:
+    original = sent.original or (None, None)
+    return (packet_id, sent.head, sent.body, sent.trailers, sent.body_length, *original)
+
+
+def _end(exchange: Exchange) -> tuple[int | None, float | None, str]:
+    return exchange.status, exchange.duration_ms, exchange.error
+
+
+def _peer(peer_id: int, peer: Sent | None) -> Row:
+    if peer is None:
+        return (None, None, None, None)
+    return (peer_id, peer.time, peer.length, peer.modified)
+
+
+def storable(row: Row) -> Row:
+    """The row with what SQLite does not take made into what it does."""
+    return tuple(map(_storable, row))
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return max(-BIGGEST, min(value, BIGGEST))
+    return value
+
+
+def statements(before: str, rows: Sequence[Row], after: str = "") -> Iterator[tuple[str, Row]]:
+    """SQL for all rows, each statement with the values of as many as it takes."""
+    done = 0
+    for size in AT_ONCE:
+        while len(rows) - done >= size:
+            part = rows[done : done + size]
+            done += size
+            marks = f"({','.join('?' * len(part[0]))})"
+            values = tuple(value for row in part for value in row)
+            yield f"{before} VALUES {','.join([marks] * size)}{after}", values
+
+
+def inserting(table: str, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    return statements(f"INSERT INTO {table} ({','.join(columns)})", rows)
+
+
+def updating(rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    sets = ",".join(f"{name} = new.column{at}" for at, name in enumerate(UPDATED, 2))
+    return statements(
+        f"UPDATE packets SET {sets} FROM (", rows, ") AS new WHERE packets.id = new.column1"
+    )

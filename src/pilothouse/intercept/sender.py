@@ -1,0 +1,248 @@
+"""Sends one message on a connection of its own and reads what comes back.
+
+The bytes of an HTTP/1 request go out as they are, malformed or not. A send never raises for what
+the network or the server does: the outcome tells how far it got and why it went no further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.intercept.http2 import Http2, request_of
+from pilothouse.intercept.model import Address
+from pilothouse.intercept.responses import Conversation, Http1, Response
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pilothouse.core.clock import Clock
+
+_PIECE = 64 * 1024
+_FIRST_S = 2.0
+"""How long the answer to a raw payload may take to begin; many payloads have none."""
+_QUIET_S = 0.3
+"""It is over when nothing more came for so long."""
+_MOST_DATAGRAMS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to: the address that was recorded, else the name."""
+
+    host: str
+    """As the client named it; TLS and HTTP/2 name it again."""
+    ip: str = ""
+    port: int
+    is_secure: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.ip or self.host}:{self.port}"
+
+    @property
+    def authority(self) -> str:
+        usual = 443 if self.is_secure else 80
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == usual else f"{name}:{self.port}"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a send."""
+
+    started: float
+    ended: float = 0.0
+    client: Address = field(default_factory=Address)
+    server: Address = field(default_factory=Address)
+    alpn: str = ""
+    response: Response = field(default_factory=Response)
+    error: str = ""
+    """Why there is no response, or why it is not whole."""
+    reached: str = "while connecting"
+
+    @property
+    def has_response(self) -> bool:
+        return bool(self.response.head or self.response.body)
+
+
+class Sender:
+    """Opens a connection for each send, and closes it afterwards."""
+
+    def __init__(
+        self, clock: Clock, *, ssl_insecure: bool = False, ca_file: Path | None = None
+    ) -> None:
+        """`ca_file` has authorities that are trusted besides the usual ones."""
+        self._clock = clock
+        self._ssl_insecure = ssl_insecure
+        self._ca_file = ca_file
+
+    async def http(
+        self,
+        target: Target,
+        head: bytes,
+        body: bytes,
+        trailers: bytes = b"",
+        *,
+        is_http2: bool = False,
+        timeout_s: float = 30.0,
+    ) -> Outcome:
+        """One request, and its response as far as it comes within the time."""
+        scheme = "https" if target.is_secure else "http"
+        talk: Conversation = Http1(head, body, trailers)
+        if is_http2:
+            talk = Http2(request_of(head, body, trailers, scheme=scheme, host=target.authority))
+        outcome = Outcome(self._clock(), response=talk.response)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._converse(target, talk, outcome, "h2" if is_http2 else "http/1.1")
+        except TimeoutError:
+            outcome.error = f"no end within {timeout_s * 1000:.0f} ms, {outcome.reached}"
+        except (OSError, ValueError) as problem:
+            # ValueError: a name that cannot be one, which only the resolver and TLS find out.
+            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+        outcome.error = outcome.error or talk.error
+        outcome.ended = self._clock()
+        return outcome
+
+    async def _converse(
+        self, target: Target, talk: Conversation, outcome: Outcome, alpn: str
+    ) -> None:
+        outcome.reached = f"while connecting to {target}"
+        reader, writer = await self._connect(target, outcome, alpn)
+        try:
+            if target.is_secure and alpn == "h2" and outcome.alpn != "h2":
+                outcome.error = (
+                    f"{target} does not speak HTTP/2 (it chose {outcome.alpn or 'none'})"
+                )
+                return
+            outcome.reached = "before a response came"
+            while not talk.is_done:
+                # Not drained: a server may answer without reading all of the request first.
+                writer.write(talk.to_send())
+                talk.receive(await reader.read(_PIECE), self._clock())
+                if outcome.has_response:
+                    outcome.reached = "while the response was read"
+        finally:
+            writer.transport.abort()
+
+    async def _connect(
+        self, target: Target, outcome: Outcome, alpn: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        secured: dict[str, Any] = {}
+        if target.is_secure:
+            context = await asyncio.to_thread(_context, self._ssl_insecure, self._ca_file, alpn)
+            secured = {"ssl": context, "server_hostname": target.host or target.ip}
+        reader, writer = await asyncio.open_connection(
+            target.ip or target.host, target.port, limit=_PIECE, **secured
+        )
+        outcome.client = _address(writer.get_extra_info("sockname"))
+        outcome.server = _address(writer.get_extra_info("peername"))
+        spoken = writer.get_extra_info("ssl_object")
+        outcome.alpn = (spoken.selected_alpn_protocol() or "") if spoken else ""
+        return reader, writer
+
+    async def tcp(self, target: Target, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
+        """A payload, and what comes back until the server closes or falls silent."""
+        outcome = Outcome(self._clock())
+        try:
+            async with asyncio.timeout(timeout_s):
+                outcome.reached = f"while connecting to {target}"
+                reader, writer = await self._connect(target, outcome, "")
+            writer.write(payload)
+            try:
+                await self._listen(lambda: reader.read(_PIECE), outcome, timeout_s)
+            finally:
+                writer.close()
+        except TimeoutError:
+            outcome.error = f"no connection within {timeout_s * 1000:.0f} ms, {outcome.reached}"
+        except (OSError, ValueError) as problem:
+            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+        outcome.ended = self._clock()
+        return outcome
+
+    async def udp(self, target: Target, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
+        """A datagram, and those that come back until the server falls silent."""
+        outcome = Outcome(self._clock())
+        outcome.reached = f"while sending to {target}"
+        try:
+            transport, inbox = await asyncio.get_running_loop().create_datagram_endpoint(
+                _Inbox, remote_addr=(target.ip or target.host, target.port)
+            )
+            outcome.client = _address(transport.get_extra_info("sockname"))
+            outcome.server = _address(transport.get_extra_info("peername"))
+            try:
+                transport.sendto(payload)
+                await self._listen(inbox.next, outcome, timeout_s)
+            finally:
+                transport.close()
+        except OSError as problem:
+            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+        outcome.ended = self._clock()
+        return outcome
+
+    async def _listen(self, receive: Any, outcome: Outcome, timeout_s: float) -> None:
+        wait = min(_FIRST_S, timeout_s)
+        ends = self._clock() + timeout_s * 1000
+        while self._clock() < ends:
+            try:
+                data = await asyncio.wait_for(receive(), wait)
+            except TimeoutError:
+                return
+            if not data:
+                return
+            outcome.response.time = outcome.response.time or self._clock()
+            outcome.response.add(data)
+            wait = _QUIET_S
+
+
+class _Inbox(asyncio.DatagramProtocol):
+    """Datagrams in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._came: asyncio.Queue[bytes | OSError] = asyncio.Queue(_MOST_DATAGRAMS)
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self._put(data)
+
+    def error_received(self, exc: Exception) -> None:
+        self._put(exc if isinstance(exc, OSError) else OSError(str(exc)))
+
+    def _put(self, came: bytes | OSError) -> None:
+        if not self._came.full():
+            self._came.put_nowait(came)
+
+    async def next(self) -> bytes:
+        came = await self._came.get()
+        if isinstance(came, OSError):
+            raise came
+        return came
+
+
+@cache
+def _context(insecure: bool, ca_file: Path | None, alpn: str) -> ssl.SSLContext:
+    """Kept, because reading the trusted authorities takes long."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_default_certs()
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    if alpn:
+        context.set_alpn_protocols([alpn])
+    return context
+
+
+def _address(pair: Any) -> Address:
+    return Address(str(pair[0]), int(pair[1])) if pair else Address()
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not trusted: {problem.verify_message}"
+    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return said or type(problem).__name__

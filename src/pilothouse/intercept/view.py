@@ -1,0 +1,109 @@
+"""The intercepting proxy as one agent sees it, or the REST API."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.intercept.asking import ABSENT
+from pilothouse.intercept.engine_link import ANSWER_S
+
+if TYPE_CHECKING:
+    from pilothouse.core.redact import Redactor
+    from pilothouse.core.timeline import Timeline
+    from pilothouse.intercept.adapter import Proxy
+    from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, LogAsk, LogPage
+
+TIMEOUT_MS = 30_000
+"""Of one send, unless the plan has another."""
+
+
+@dataclass
+class View:
+    """Implements `Interceptor` for one agent, and for the REST API."""
+
+    proxy: Proxy
+    session: str
+    redactor: Redactor
+    timeline: Timeline
+    filled_token: str = ""
+    """What an absent token is taken for, on stdio alone."""
+    who: str = "an agent"
+
+    def admit(self, token: str | None, *, writes: bool = False) -> None:
+        given = self.filled_token if token is ABSENT else token
+        self.proxy.admit(given, self.who, writes=writes)
+
+    async def history(self, ask: HistoryAsk) -> HistoryPage:
+        return await asyncio.to_thread(self.proxy.reader.page, ask)
+
+    async def detail(self, packet_id: int) -> Detail:
+        return await asyncio.to_thread(self.proxy.reader.detail, packet_id)
+
+    async def explain(self, filter: str) -> dict[str, Any]:
+        return await asyncio.to_thread(self.proxy.reader.explain, filter)
+
+    async def config(self) -> dict[str, list[dict[str, Any]]]:
+        return await self.proxy.config()
+
+    async def listeners(self) -> list[dict[str, Any]]:
+        return self.proxy.states
+
+    async def update_config(self, config: dict[str, Any], *, backup: bool) -> dict[str, Any]:
+        return await self.proxy.replace(config, backup=backup, who=self.who)
+
+    async def restore_config(self, backup_id: str) -> dict[str, Any]:
+        return await self.proxy.restore(backup_id, who=self.who)
+
+    async def backups(self) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self.proxy.store.backups)
+
+    async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
+        self.proxy.book.audit(self.who, f"packet {plan.get('packet_id')} sent again")
+        return await self._send("resend", plan)
+
+    async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
+        self.proxy.book.audit(self.who, f"packets {plan.get('packet_ids')} sent again")
+        return await self._send("bulk_send", plan)
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        return await self._ask("job", job_id=job_id)
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self.proxy.engine.ask("jobs")
+        return found
+
+    async def stop_job(self, job_id: str) -> dict[str, Any]:
+        return await self._ask("stop_job", job_id=job_id)
+
+    async def logs(self, ask: LogAsk) -> LogPage:
+        return self.proxy.book.read(ask)
+
+    async def set_rules(
+        self, mocks: list[dict[str, Any]] | None, breakpoints: list[dict[str, Any]] | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        for name, rules in (("mocks", mocks), ("breakpoints", breakpoints)):
+            answer[name] = await self._ask(name, session=self.session, rules=rules)
+        return answer
+
+    async def held(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self.proxy.engine.ask("held", session=self.session)
+        return found
+
+    async def decide(self, held_id: str, action: str, edit: dict[str, Any]) -> dict[str, Any]:
+        return await self._ask("decide", held_id=held_id, action=action, edit=edit)
+
+    async def _send(self, do: str, plan: dict[str, Any]) -> dict[str, Any]:
+        sends = plan.get("count", 1) * len(plan.get("packet_ids", "1"))
+        each_ms = plan.get("interval_ms", 0) + plan.get("timeout_ms", TIMEOUT_MS)
+        within = ANSWER_S + sends * each_ms / 1000
+        sent: dict[str, Any] = await self.proxy.engine.ask(
+            do, within=within, plan={**plan, "session": self.session}
+        )
+        return sent
+
+    async def _ask(self, do: str, **args: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = await self.proxy.engine.ask(do, **args)
+        return answer

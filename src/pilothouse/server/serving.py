@@ -1,0 +1,57 @@
+"""Running an ASGI application on a socket, for as long as a block lasts."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator, Iterator
+
+GRACE_S = 2
+"""How long requests that are under way may take at the end."""
+
+
+@asynccontextmanager
+async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve until the block ends; it begins when the first request would be answered."""
+    import uvicorn
+
+    ready = anyio.Event()
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            # Uvicorn would re-raise a signal and end the process before we closed up.
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready.set()
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        ws="websockets-sansio",
+    )
+    server = Server(config)
+
+    async def serve() -> None:
+        # It ends when it is asked to: cancelled, it would leave its requests half answered.
+        with anyio.CancelScope(shield=True):
+            await server.serve([listener])
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        await ready.wait()
+        try:
+            yield
+        finally:
+            server.should_exit = True

@@ -1,0 +1,30 @@
+"""`pilothouse token`: the access token of the intercept tools, alone on a line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pilothouse.folders import private_folder
+from pilothouse.intercept.tokens import TokenStore
+
+if TYPE_CHECKING:
+    from pilothouse.core.settings import Settings
+
+EXIT_MISUSE = 2
+
+
+def main(settings: Settings, *, new: bool) -> int:
+    """Print the token, made if there is none; `new` makes another in any case."""
+    try:
+        store = TokenStore(private_folder(settings.home, os.environ, "config", "intercept"))
+        token = store.renew() if new else store.token()
+    except OSError as error:
+        sys.stderr.write(
+            f"pilothouse: the token cannot be kept ({error}); set PILOTHOUSE_HOME to a folder that"
+            " you may write\n"
+        )
+        return EXIT_MISUSE
+    sys.stdout.write(token + "\n")
+    return 0

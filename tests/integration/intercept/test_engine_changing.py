@@ -1,0 +1,236 @@
+"""Rules, mocks and breakpoints on real traffic."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from pilothouse.core.faults import InvalidInput
+from tests.support.engine_rig import GUARD_S, Rig, running_engine
+from tests.support.upstreams import Authority, Upstream, authority, content_of, http_upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.anyio
+
+HOLD_S = 3.0
+"""Instead of half a minute."""
+
+
+@pytest.fixture(scope="module")
+def upstream_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority(tmp_path_factory.mktemp("upstream"))
+
+
+@pytest.fixture(scope="module")
+async def rig(
+    tmp_path_factory: pytest.TempPathFactory, upstream_ca: Authority
+) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("engine")
+    options = ("--upstream-ca", str(upstream_ca.ca_file), "--hold-s", str(HOLD_S))
+    async with running_engine(folder, *options) as running:
+        yield running
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Upstream]:
+    async with http_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(rig: Rig) -> AsyncIterator[httpx.AsyncClient]:
+    """Through a session's proxy, without any rule at first."""
+    await rig.listen()
+    port = await rig.session()
+    async with rig.client(port) as made:
+        yield made
+    await rig.ask("close_session", session="s1")
+
+
+async def test_rule_changes_the_request_and_the_original_is_kept(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.listen(
+        edits=[{"pattern": "colour=red", "replaced": "colour=blue", "direction": "CLIENT_REQUEST"}]
+    )
+    answer = await client.post(f"http://{server.address}/echo", content="colour=red and more")
+    request, _ = await rig.pair("/echo")
+    assert answer.json()["length"] == len("colour=blue and more")
+    assert request["modified"] == 1
+    assert request["body"] == b"colour=blue and more"
+    assert request["original_body"] == b"colour=red and more"
+    assert b"content-length: 20" in request["head"].lower()
+
+
+async def test_rule_sees_a_gzipped_response_decoded_and_it_stays_gzipped(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.listen(
+        edits=[{"pattern": "secret", "replaced": "public", "direction": "SERVER_RESPONSE"}]
+    )
+    answer = await client.get(f"http://{server.address}/gzip")
+    _, response = await rig.pair("/gzip")
+    assert answer.text == "a public word" * 20
+    assert answer.headers["content-encoding"] == "gzip"
+    assert response["modified"] == 1
+
+
+async def test_rule_that_leaves_nothing_drops_the_request(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.listen(
+        edits=[
+            {
+                "method": "REGEX",
+                "pattern": r"(?s)\A.*\z",
+                "replaced": "",
+                "direction": "CLIENT_REQUEST",
+            }
+        ]
+    )
+    with pytest.raises(httpx.HTTPError):
+        await client.get(f"http://{server.address}/dropped")
+    assert server.heads == []
+
+
+async def test_large_body_passes_a_rule_by_and_the_log_says_so(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    size = 3 << 20
+    await rig.listen(edits=[{"pattern": "\x00\x01", "replaced": "xx"}])
+    for kind in ("bytes", "chunked"):
+        answer = await client.get(f"http://{server.address}/{kind}/{size}")
+        assert answer.content == content_of(size)
+        _, response = await rig.pair(f"/{kind}/{size}")
+        assert (response["body_length"], response["modified"]) == (size, 0)
+    await rig.event(
+        lambda event: event["event"] == "log" and f"/chunked/{size}" in event["message"]
+    )
+
+
+async def test_mock_answers_in_place_of_a_server_that_does_not_exist(
+    rig: Rig, client: httpx.AsyncClient
+) -> None:
+    rule = {"url": "/api/cart", "status": 418, "body": "{}", "headers": {"X-Mock": "1"}}
+    await rig.ask("mocks", session="s1", rules=[rule])
+    for scheme in ("http", "https"):
+        answer = await client.get(f"{scheme}://shop.invalid/api/cart?{scheme}")
+        assert (answer.status_code, answer.text, answer.headers["x-mock"]) == (418, "{}", "1")
+        _, response = await rig.pair(f"/api/cart?{scheme}")
+        assert response["status"] == 418
+    shown = await rig.ask("mocks", session="s1")
+    assert shown == [{**rule, "used": 2}]
+
+
+async def test_mock_is_used_only_so_often_and_only_for_its_method(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    rule = {"url": "/hello", "method": "get", "body": "mocked", "times": 1}
+    await rig.ask("mocks", session="s1", rules=[rule])
+    url = f"http://{server.address}/hello"
+    answers = [(await client.request(method, url)).text for method in ("POST", "GET", "GET")]
+    assert answers == ["hello, world", "mocked", "hello, world"]
+
+
+async def test_mock_of_another_session_does_not_answer(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("mocks", session="other", rules=[{"url": "/hello", "body": "mocked"}])
+    assert (await client.get(f"http://{server.address}/hello")).text == "hello, world"
+    await rig.ask("close_session", session="other")
+
+
+async def test_bad_pattern_is_refused_and_the_old_rules_stay(
+    rig: Rig, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("mocks", session="s1", rules=[{"url": "/kept"}])
+    with pytest.raises(InvalidInput, match=r"mocks\[0\]\.url"):
+        await rig.ask("mocks", session="s1", rules=[{"url": "("}])
+    assert [rule["url"] for rule in await rig.ask("mocks", session="s1")] == ["/kept"]
+
+
+async def held(rig: Rig, side: str) -> dict[str, Any]:
+    """What is held, once it is."""
+    async with asyncio.timeout(GUARD_S):
+        while True:
+            for one in await rig.ask("held", session="s1"):
+                if one["side"] == side:
+                    return dict(one)
+            await asyncio.sleep(0.01)
+
+
+async def test_held_request_goes_on_edited(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("breakpoints", session="s1", rules=[{"url": "/pay"}])
+    url = f"http://{server.address}/pay"
+    asking = asyncio.create_task(client.post(url, content="amount=1"))
+    waiting = await held(rig, "request")
+    assert waiting["body"] == "amount=1"
+    head = waiting["head"].replace("POST /pay", "PUT /pay?edited")
+    done = await rig.ask(
+        "decide",
+        held_id=waiting["held_id"],
+        action="forward",
+        edit={"head": head, "body": "amount=1000"},
+    )
+    assert done["edited"] is True
+    answer = (await asking).json()
+    assert (answer["method"], answer["path"], answer["length"]) == ("PUT", "/pay?edited", 11)
+    request, _ = await rig.pair("/pay?edited")
+    assert (request["modified"], request["original_body"]) == (1, b"amount=1")
+
+
+async def test_held_response_goes_on_edited(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("breakpoints", session="s1", rules=[{"url": "/hello", "on": "response"}])
+    asking = asyncio.create_task(client.get(f"http://{server.address}/hello"))
+    waiting = await held(rig, "response")
+    edit = {"head": "HTTP/1.1 404 Gone Fishing\nX-Edited: yes", "body": "nothing"}
+    await rig.ask("decide", held_id=waiting["held_id"], action="forward", edit=edit)
+    answer = await asking
+    assert (answer.status_code, answer.text, answer.headers["x-edited"]) == (404, "nothing", "yes")
+
+
+async def test_held_request_is_dropped(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("breakpoints", session="s1", rules=[{"url": "/pay"}])
+    asking = asyncio.create_task(client.get(f"http://{server.address}/pay"))
+    waiting = await held(rig, "request")
+    await rig.ask("decide", held_id=waiting["held_id"], action="drop")
+    with pytest.raises(httpx.HTTPError):
+        await asking
+    assert server.heads == []
+    with pytest.raises(InvalidInput, match="nothing is held"):
+        await rig.ask("decide", held_id=waiting["held_id"], action="drop")
+
+
+async def test_held_request_that_nobody_decides_on_goes_on_by_itself(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("breakpoints", session="s1", rules=[{"url": "/hello"}])
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    answer = await client.get(f"http://{server.address}/hello")
+    assert answer.text == "hello, world"
+    assert loop.time() - start >= HOLD_S
+    assert await rig.ask("held") == []
+
+
+async def test_closing_a_session_lets_go_what_it_holds(
+    rig: Rig, server: Upstream, client: httpx.AsyncClient
+) -> None:
+    await rig.ask("breakpoints", session="s1", rules=[{"url": "/hello"}])
+    asking = asyncio.create_task(client.get(f"http://{server.address}/hello"))
+    await held(rig, "request")
+    await rig.ask("close_session", session="s1")
+    with pytest.raises(httpx.HTTPError):
+        await asking  # its listener is gone, and its connection with it
+    assert await rig.ask("held") == []

@@ -1,0 +1,207 @@
+"""Listeners of every sort, changed while the proxy runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.upstreams import (
+    Authority,
+    authority,
+    http_upstream,
+    tcp_upstream,
+    udp_upstream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def upstream_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority(tmp_path_factory.mktemp("upstream"))
+
+
+@pytest.fixture(scope="module")
+async def rig(
+    tmp_path_factory: pytest.TempPathFactory, upstream_ca: Authority
+) -> AsyncIterator[Rig]:
+    folder = tmp_path_factory.mktemp("engine")
+    async with running_engine(folder, "--upstream-ca", str(upstream_ca.ca_file)) as running:
+        yield running
+
+
+async def test_taken_port_fails_with_the_reason_and_the_others_run(rig: Rig) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        free, busy = free_port(), taken.getsockname()[1]
+        states = await rig.listen(listen=[{"port": busy}, {"port": free}])
+    assert [state["running"] for state in states] == [False, True]
+    assert states[0]["reason"] == f"port {busy} is taken by another program"
+    async with http_upstream() as server, rig.client(free) as client:
+        assert (await client.get(f"http://{server.address}/hello")).status_code == 200
+
+
+async def test_unsupported_and_disabled_listeners_say_so(rig: Rig) -> None:
+    states = await rig.listen(
+        listen=[
+            {"port": free_port(), "type": "XMPP_SSL_FORWARDER", "server_id": 1},
+            {"port": free_port(), "enabled": False},
+            {"port": free_port(), "type": "FORWARDER", "server_id": 9},
+        ],
+        servers=[{"port": 5222}],
+    )
+    assert [state["running"] for state in states] == [False] * 3
+    assert "not supported" in states[0]["reason"]
+    assert states[1]["reason"] == "disabled"
+    assert "server_id" in states[2]["reason"]
+
+
+async def test_closing_a_listener_closes_its_connections_and_leaves_others(rig: Rig) -> None:
+    one, other = free_port(), free_port()
+    async with tcp_upstream() as server:
+        servers = [{"port": server.port, "encoder": "Sample"}]
+        listen = [{"port": port, "type": "FORWARDER", "server_id": 1} for port in (one, other)]
+        await rig.listen(listen=listen, servers=servers)
+        ends = [await asyncio.open_connection("127.0.0.1", port) for port in (one, other)]
+        for reader, writer in ends:
+            writer.write(b"hi")
+            assert await reader.readexactly(2) == b"hi"
+        await rig.listen(listen=listen[1:], servers=servers)
+        async with asyncio.timeout(GUARD_S):
+            assert await ends[0][0].read() == b""
+        ends[1][1].write(b"still")
+        assert await ends[1][0].readexactly(5) == b"still"
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", one)
+        for _, writer in ends:
+            writer.close()
+
+
+async def test_forwarders_record_http_tcp_and_udp(rig: Rig, upstream_ca: Authority) -> None:
+    ports = [free_port() for _ in range(4)]
+    kinds = ["FORWARDER", "SSL_FORWARDER", "FORWARDER", "UDP_FORWARDER"]
+    async with (
+        http_upstream() as plain,
+        http_upstream(upstream_ca.context()) as secure,
+        tcp_upstream() as tcp,
+        udp_upstream() as udp,
+    ):
+        servers = [
+            {"port": plain.port},
+            {"port": secure.port, "ip": "localhost", "use_ssl": True},
+            {"port": tcp.port, "encoder": "Sample"},
+            {"port": udp.port, "encoder": "Sample"},
+        ]
+        listen = [
+            {"port": port, "type": kind, "server_id": at}
+            for at, (port, kind) in enumerate(zip(ports, kinds, strict=True), 1)
+        ]
+        states = await rig.listen(listen=listen, servers=servers)
+        assert [state["reason"] for state in states] == [""] * 4
+        async with httpx.AsyncClient(verify=rig.trust(), timeout=GUARD_S) as client:
+            answer = await client.get(f"http://127.0.0.1:{ports[0]}/echo?plain")
+            # What a forwarder was sent is what its server gets.
+            assert answer.json()["headers"]["host"] == f"127.0.0.1:{ports[0]}"
+            await client.get(f"https://localhost:{ports[1]}/echo?tls")
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports[2])
+        writer.write(b"tcp bytes")
+        assert await reader.readexactly(9) == b"tcp bytes"
+        writer.close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            datagrams.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendto(datagrams, b"udp bytes", ("127.0.0.1", ports[3]))
+            async with asyncio.timeout(GUARD_S):
+                assert await loop.sock_recv(datagrams, 100) == b"udp bytes"
+    rows = await rig.packets()
+    seen = {(row["type"], row["is_response"], row["url"] or bytes(row["body"])) for row in rows}
+    assert {("HTTP", 1, "/echo?plain"), ("HTTP", 1, "/echo?tls")} <= seen
+    for kind, body in (("TCP", b"tcp bytes"), ("UDP", b"udp bytes")):
+        assert {(kind, 0, body), (kind, 1, body)} <= seen
+    assert {row["listener"] for row in rows if row["type"] == "TCP"} >= {ports[2]}
+
+
+async def test_pass_through_shows_the_servers_own_certificate(
+    rig: Rig, upstream_ca: Authority
+) -> None:
+    port = free_port()
+    async with http_upstream(upstream_ca.context()) as server:
+        url = f"https://localhost:{server.port}/untouched"
+        await rig.listen(listen=[{"port": port}], passes=[{"server_name": "local.*"}])
+        trust = ssl.create_default_context(cafile=upstream_ca.ca_file)
+        async with httpx.AsyncClient(proxy=f"http://127.0.0.1:{port}", verify=trust) as client:
+            assert (await client.get(url)).status_code == 200
+        assert not [row for row in await rig.packets() if row["url"] == "/untouched"]
+        # A pattern for another listener does not count for this one.
+        await rig.listen(
+            listen=[{"port": port}], passes=[{"server_name": "localhost", "listen_port": 1}]
+        )
+        async with rig.client(port) as client:
+            await client.get(url)
+    assert [row for row in await rig.packets() if row["url"] == "/untouched"]
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.0.0.1", "0.0.0.0", "[::1]"]
+)
+async def test_own_ports_are_refused_in_any_spelling(rig: Rig, host: str) -> None:
+    port = free_port()
+    async with http_upstream() as control:
+        await rig.ask(
+            "configure",
+            config={
+                "listenPorts": [
+                    {"id": 1, "enabled": True, "type": "HTTP_PROXY", "port": port, "server_id": -1}
+                ],
+                "servers": [],
+                "modifications": [],
+                "sslPassThroughs": [],
+            },
+            blocked_ports=[control.port],
+        )
+        target = f"{host}:{control.port}"
+        for line in (f"GET http://{target}/ HTTP/1.1", f"CONNECT {target} HTTP/1.1"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{line}\r\nHost: {target}\r\n\r\n".encode())
+            assert b" 403 " in await asyncio.wait_for(reader.readline(), GUARD_S)
+            writer.close()
+        assert control.heads == []
+
+
+async def test_one_listener_cannot_be_reached_through_another(rig: Rig) -> None:
+    port = free_port()
+    await rig.listen(listen=[{"port": port}])
+    own = await rig.session("someone")
+    async with rig.client(port) as client:
+        assert (await client.get(f"http://127.0.0.1:{own}/")).status_code == 403
+
+
+async def test_session_goes_through_its_upstream_proxy_alone(rig: Rig) -> None:
+    through = await rig.session("policy")
+    own = await rig.session("browser", upstream=through)
+    async with http_upstream() as server, rig.client(own) as client:
+        assert (await client.get(f"http://{server.address}/via")).status_code == 200
+    sessions = {row["session"] for row in await rig.packets() if row["url"] == "/via"}
+    assert sessions == {"policy", "browser"}
+    await rig.ask("close_session", session="policy")
+    async with rig.client(own) as client:
+        assert (await client.get("http://127.0.0.1:9/")).status_code == 502
+
+
+async def test_closed_session_listens_no_more_and_its_port_can_be_had_again(rig: Rig) -> None:
+    port = await rig.session("brief")
+    await rig.ask("close_session", session="brief")
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+    again = await rig.ask("open_session", session="brief", port=port)
+    assert again == {"port": port}

@@ -1,0 +1,108 @@
+"""Patterns made to be slow: RE2 refuses them or is done soon, and nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pilothouse.intercept.model import BadFilter
+from pilothouse.intercept.ports import HistoryAsk
+from pilothouse.intercept.query import HistoryReader
+from tests.support.packets import History, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MEGABYTE = 1 << 20
+TEXTS = {
+    "a": b"a" * MEGABYTE,
+    "ab": b"ab" * (MEGABYTE // 2),
+    "mixed": bytes(range(32, 127)) * (MEGABYTE // 95),
+    "blank": b" " * MEGABYTE,
+}
+GUARD_S = 1.5
+"""Five times the 300 ms that each may take."""
+
+
+def evil_patterns() -> list[str]:
+    """Two hundred: nested repeats, overlapping choices, large counts, wide classes, deep groups."""
+    atoms = ["a", "[ab]", r"\w", "(a|aa)", "(a|ab|b)", r"\s", ".", "(?i:a)"]
+    shapes = ["({0}+)+$", "({0}*)*$", "({0}|{0})*$", "^({0}+)+!", "({0}*{0}*)*!", "{0}*{0}*{0}*!"]
+    patterns = [shape.format(atom) for atom, shape in itertools.product(atoms, shapes)]
+    counts = [5, 20, 50, 100, 200, 500, 1000]
+    counted = ["({0}){{{1}}}$", "({0}?){{{1}}}a{{{1}}}!", "({0}{{1,{1}}})+!", "(.*{0}){{{1}}}!"]
+    patterns += [
+        shape.format(atom, count)
+        for shape, count, atom in itertools.product(counted, counts, ["a", "[a-b]", r"\w"])
+    ]
+    patterns += [f"({'a?' * n}){'a' * n}!" for n in (10, 30, 100, 300)]
+    patterns += ["(" * n + "a" + ")*" * n + "!" for n in (10, 50, 200)]
+    patterns += [f"(x+x+)+{'y' * n}" for n in range(1, 20)]
+    patterns += [rf"\pL{{{n}}}\pN\b.*!" for n in (2, 10, 50)]
+    patterns += [rf"[^\x00-\x{{{n:x}}}]+[a-b]{{0,{n % 90}}}!" for n in range(200, 300)]
+    return patterns[:200]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryReader]:
+    path: Path = tmp_path_factory.mktemp("evil") / "history.db"
+    history = History(path)
+    for body in TEXTS.values():
+        history.add(made("POST", "/evil", response=body))
+    reader = HistoryReader(path)
+    yield reader
+    reader.close()
+    history.close()
+
+
+def judged(reader: HistoryReader, pattern: str, packet: int) -> float | None:
+    """Seconds for one packet of a megabyte; None if the pattern was refused."""
+    quoted = pattern.replace("\\", "\\\\").replace('"', '\\"')
+    ask = HistoryAsk(filter=f'id == {packet} && response =~ "{quoted}"', limit=1)
+    started = time.perf_counter()
+    try:
+        reader.page(ask)
+    except BadFilter as fault:
+        assert fault.number == -32002
+        assert fault.details["expected"] == "an RE2 pattern"
+        return None
+    return time.perf_counter() - started
+
+
+def test_two_hundred_evil_patterns_are_refused_or_done_soon(reader: HistoryReader) -> None:
+    patterns = evil_patterns()
+    assert len(set(patterns)) == 200
+    slow: dict[str, float] = {}
+    refused = 0
+    for at, pattern in enumerate(patterns):
+        took = judged(reader, pattern, 2 + 2 * (at % len(TEXTS)))
+        refused += took is None
+        if took is not None and took > GUARD_S:
+            slow[pattern] = took
+    assert slow == {}
+    assert 0 < refused < 150
+
+
+@pytest.mark.anyio
+async def test_the_event_loop_goes_on_while_a_pattern_is_tried(reader: HistoryReader) -> None:
+    """The figure is 50 ms; a machine that is busy with other tests may be late by itself."""
+    stalls: list[float] = []
+    done = asyncio.Event()
+
+    async def beat() -> None:
+        while not done.is_set():
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            stalls.append(time.perf_counter() - before - 0.005)
+
+    beating = asyncio.ensure_future(beat())
+    for pattern in ("(.*a){20}!", "(a?){50}a{50}!", "(a|aa)*$!"):
+        await asyncio.to_thread(judged, reader, pattern, 2)
+    done.set()
+    await beating
+    assert max(stalls) < 0.25

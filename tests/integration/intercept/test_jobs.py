@@ -1,0 +1,673 @@
+"""Resends and bulk sends through real sockets and a real history: what goes out, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import brotli
+import pytest
+
+from pilothouse.core.faults import Fault, InvalidInput, RateLimited
+from pilothouse.intercept.http1 import content_length, parse_head, split_message
+from pilothouse.intercept.jobs import KEPT_JOBS, MOST_RUNNING
+from pilothouse.intercept.model import Address, JobNotFound, PacketNotFound, Sent
+from tests.integration.intercept.history_rig import CLOCK, until
+from tests.integration.intercept.resend_rig import (
+    GUARD_S,
+    OK,
+    Rig,
+    Wire,
+    http2_server,
+    open_jobs,
+    wire_server,
+)
+from tests.support.upstreams import authority, tcp_upstream, udp_upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+ALL_BYTES = bytes(range(256))
+GET = b"GET /a?sessionId=abc HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_jobs(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    async with wire_server() as running:
+        yield running
+
+
+async def resent(rig: Rig, packet_id: int, **plan: Any) -> dict[str, Any]:
+    async with asyncio.timeout(GUARD_S):
+        return await rig.jobs.resend({"packet_id": packet_id, "session": "s1", **plan})
+
+
+async def bulk(rig: Rig, packet_ids: list[int], **plan: Any) -> dict[str, Any]:
+    async with asyncio.timeout(GUARD_S):
+        return await rig.jobs.bulk_send({"packet_ids": packet_ids, "session": "s1", **plan})
+
+
+def regex(pattern: str, replacement: str, **more: Any) -> dict[str, Any]:
+    return {"type": "regex_replace", "pattern": pattern, "replacement": replacement, **more}
+
+
+# What goes out
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 256\r\n\r\n", ALL_BYTES),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nX-A:1\r\nx-a:  2\r\nCOOKIE: a\r\ncookie: b\r\n\r\n", b""),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99\r\nbad name: 1\r\nno colon\r\n\r\n", b"x" * 99),
+    ],
+    ids=["all bytes", "duplicates and spelling", "malformed"],
+)
+async def test_a_packet_is_sent_again_byte_for_byte(
+    rig: Rig, wire: Wire, head: bytes, body: bytes
+) -> None:
+    packet_id = await rig.packet(wire.port, head, body)
+    answer = await resent(rig, packet_id)
+    assert wire.came == [head + body]
+    assert (answer["success"], answer["sent_count"], answer["failed_count"]) == (True, 1, 0)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+async def test_a_compressed_body_is_byte_exact_unless_an_edit_hits_it(
+    rig: Rig, wire: Wire, coding: str
+) -> None:
+    pack, unpack = {
+        "gzip": (gzip.compress, gzip.decompress),
+        "br": (brotli.compress, brotli.decompress),
+    }[coding]
+    body = pack(b'{"id": "abc"}' + ALL_BYTES)
+    head = b"POST / HTTP/1.1\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n" % (
+        coding.encode(),
+        len(body),
+    )
+    packet_id = await rig.packet(wire.port, head, body)
+    await resent(rig, packet_id, modifications=[regex("nowhere", "x")])
+    await resent(rig, packet_id, modifications=[regex('"abc"', '"{{index}}"')])
+    assert wire.came[0] == head + body
+    new_head, new_body = split_message(wire.came[1])
+    assert unpack(new_body) == b'{"id": "1"}' + ALL_BYTES
+    assert content_length(parse_head(new_head)) == len(new_body)
+
+
+async def test_a_chunked_request_stays_chunked(rig: Rig, wire: Wire) -> None:
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    packet_id = await rig.packet(wire.port, head, ALL_BYTES, trailers=b"X-Sum: 1\r\n")
+    await resent(rig, packet_id)
+    assert wire.came == [head + b"100\r\n" + ALL_BYTES + b"\r\n0\r\nX-Sum: 1\r\n\r\n"]
+
+
+async def test_the_spec_example_is_sent_as_it_says(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(
+        rig,
+        packet_id,
+        count=20,
+        interval_ms=1,
+        modifications=[
+            {
+                "target": "request",
+                "type": "regex_replace",
+                "pattern": "sessionId=\\w+",
+                "replacement": "sessionId=modified_{{index}}",
+            },
+            {"type": "header_add", "name": "X-Test-Counter", "value": "{{timestamp}}"},
+        ],
+        **{"async": False, "allow_duplicate_headers": False},
+    )
+    assert answer["sent_count"] == 20
+    for index, came in enumerate(wire.came, 1):
+        assert came.startswith(b"GET /a?sessionId=modified_%d HTTP/1.1\r\n" % index)
+        (stamp,) = parse_head(came).values("x-test-counter")
+        assert abs(int(stamp) - time.time()) < 60
+    urls = [rig.detail(packet_id).row["url"] for packet_id in answer["packet_ids"]]
+    assert urls == [f"/a?sessionId=modified_{index}" for index in range(1, 21)]
+
+
+async def test_a_variable_has_one_value_in_all_edits_of_a_send(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    edits = [
+        regex("abc", "{{uuid}}-{{random}}-{{uuid}}"),
+        {"type": "header_add", "name": "X-Id", "value": "{{uuid}}"},
+    ]
+    await resent(rig, packet_id, count=3, modifications=edits)
+    ids = []
+    for came in wire.came:
+        found = re.search(rb"=(.{36})-(.{8})-(.{36}) ", came)
+        assert found
+        assert found[1] == found[3] == parse_head(came).values("x-id")[0]
+        ids.append(found[1])
+    assert len(set(ids)) == 3
+
+
+async def test_either_packet_of_an_exchange_names_its_request(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    response = rig.detail(packet_id).response
+    assert response is not None
+    await resent(rig, response.id)
+    assert wire.came == [GET]
+
+
+async def test_a_packet_of_http2_is_sent_over_http2(rig: Rig, tmp_path: Path) -> None:
+    head = b"POST /a HTTP/2.0\r\nhost: shop.test\r\n\r\n"
+    async with http2_server(authority(tmp_path).context("h2")) as server:
+        packet_id = await rig.packet(
+            server.port, head, b"abc", scheme="https", version="HTTP/2.0", alpn="h2"
+        )
+        answer = await resent(rig, packet_id, modifications=[regex("abc", "abcdef")])
+    assert bytes(server.body) == b"abcdef"
+    assert (b":authority", b"shop.test") in server.headers[0]
+    row = rig.detail(answer["packet_ids"][0]).row
+    assert (row["status"], row["alpn"], row["version"]) == (200, "h2", "HTTP/2.0")
+
+
+# What is recorded
+
+
+async def test_every_send_is_recorded_as_what_it_was(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, modifications=[regex("abc", "xyz")])
+    (new_id,) = answer["packet_ids"]
+    detail = rig.detail(new_id)
+    row, request, response = detail.row, detail.request, detail.response
+    assert request is not None
+    assert response is not None
+    facts = [row[name] for name in ("resend", "job", "session", "status", "method", "url")]
+    assert facts == [1, answer["job_id"], "s1", 200, "GET", "/a?sessionId=xyz"]
+    assert (row["server_ip"], row["server_port"], row["listener"]) == ("127.0.0.1", wire.port, 0)
+    assert row["duration_ms"] > 0
+    assert (request.head, request.modified) == (GET.replace(b"abc", b"xyz"), True)
+    assert request.original_head == GET
+    assert (response.head + response.body, response.modified) == (OK, False)
+    assert request.time <= response.time
+
+
+async def test_an_unchanged_send_is_not_flagged_as_modified(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, modifications=[regex("no such text", "x")])
+    request = rig.detail(answer["packet_ids"][0]).request
+    assert request is not None
+    assert (request.modified, request.original_head) == (False, None)
+
+
+async def test_target_response_rewrites_what_is_recorded_of_it(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    edits = [
+        regex("200 OK", "418 Teapot", target="response"),
+        regex("ok$", "brewed", target="both"),
+        {"type": "header_add", "name": "X-Seen", "value": "{{index}}", "target": "response"},
+    ]
+    answer = await resent(rig, packet_id, modifications=edits)
+    assert wire.came == [GET]
+    detail = rig.detail(answer["packet_ids"][0])
+    assert detail.row["status"] == 418
+    assert detail.request is not None
+    assert detail.response is not None
+    assert not detail.request.modified
+    assert detail.response.modified
+    assert detail.response.head + detail.response.body == (
+        b"HTTP/1.1 418 Teapot\r\nContent-Length: 6\r\nX-Seen: 1\r\n\r\nbrewed"
+    )
+    assert (detail.response.original_head, detail.response.original_body) == (OK[:-2], b"ok")
+
+
+async def test_a_send_that_fails_is_counted_told_and_recorded(rig: Rig) -> None:
+    async with wire_server() as wire:
+        packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, count=3)
+    assert (answer["success"], answer["sent_count"], answer["failed_count"]) == (False, 0, 3)
+    assert len(answer["errors"]) == 3
+    assert "while connecting" in answer["errors"][0]
+    assert len(answer["packet_ids"]) == 3
+    detail = rig.detail(answer["packet_ids"][0])
+    assert "while connecting" in detail.row["error"]
+    assert (detail.response, detail.row["resend"]) == (None, 1)
+    assert rig.jobs.job(answer["job_id"])["status"] == "failed"
+
+
+async def test_a_timeout_is_honoured(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        answer = await resent(rig, packet_id, timeout_ms=1_000)
+    assert "no end within 1000 ms" in answer["errors"][0]
+
+
+async def test_ids_come_in_the_order_of_sending(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, count=50, modifications=[regex("abc", "{{index}}")])
+    urls = [rig.detail(each).row["url"] for each in answer["packet_ids"]]
+    assert urls == [f"/a?sessionId={index}" for index in range(1, 51)]
+
+
+async def test_the_interval_lies_between_sends_and_not_after_the_last(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, count=4, interval_ms=100)
+    times = [rig.detail(each).row["time"] for each in answer["packet_ids"]]
+    assert all(later - earlier >= 99 for earlier, later in pairwise(times))
+    single = await resent(rig, packet_id, count=1, interval_ms=60_000)
+    assert single["execution_time_ms"] < 20_000
+
+
+# Messages of live connections
+
+
+async def message(
+    rig: Rig, kind: str, body: bytes, *, to_client: bool = False, **facts: Any
+) -> int:
+    payload = Sent(time=CLOCK(), body=body, length=len(body), body_length=len(body))
+    sides = {"request": None, "response": payload} if to_client else {"request": payload}
+    port = facts.pop("port", 9)
+    return await rig.packet(port, b"", kind=kind, version="", **sides, **facts)
+
+
+async def test_a_websocket_message_goes_to_its_live_connection_either_way(rig: Rig) -> None:
+    rig.injected.live.add("c1")
+    text = await message(rig, "WebSocket", b"hello")
+    data = await message(rig, "WebSocket", b"\xff\0", to_client=True)
+    first = await resent(rig, text, count=2, modifications=[regex("hello", "bye {{index}}")])
+    second = await resent(rig, data)
+    assert rig.injected.put == [
+        ("c1", False, b"bye 1", True),
+        ("c1", False, b"bye 2", True),
+        ("c1", True, b"\xff\0", False),
+    ]
+    sent = rig.detail(first["packet_ids"][1])
+    assert sent.request is not None
+    assert (sent.request.body, sent.row["connection"], sent.row["resend"]) == (b"bye 2", "c1", 1)
+    assert rig.detail(second["packet_ids"][0]).response is not None
+
+
+async def test_a_closed_websocket_is_an_error_that_says_so(rig: Rig) -> None:
+    packet_id = await message(rig, "WebSocket", b"hello")
+    with pytest.raises(InvalidInput, match="its WebSocket connection is closed"):
+        await resent(rig, packet_id, count=3)
+    answer = await bulk(rig, [packet_id])
+    assert answer["results"][0]["error"].endswith("connection is closed")
+    assert answer["results"][0]["packet_ids"] == []
+
+
+async def test_tcp_and_udp_payloads_get_a_connection_when_theirs_is_closed(rig: Rig) -> None:
+    async with tcp_upstream() as tcp, udp_upstream() as udp:
+        over_tcp = await message(rig, "TCP", ALL_BYTES, port=tcp.port, scheme="tcp")
+        over_udp = await message(rig, "UDP", ALL_BYTES, port=udp.port, scheme="udp")
+        answers = [await resent(rig, each) for each in (over_tcp, over_udp)]
+        rig.injected.live.add("c1")
+        await resent(rig, over_tcp)
+    assert rig.injected.put == [("c1", False, ALL_BYTES, False)]
+    for answer in answers:
+        detail = rig.detail(answer["packet_ids"][0])
+        assert detail.request is not None
+        assert detail.response is not None
+        assert detail.request.body == detail.response.body == ALL_BYTES
+
+
+async def test_a_closed_connection_takes_nothing_to_the_client(rig: Rig) -> None:
+    packet_id = await message(rig, "TCP", b"x", to_client=True)
+    with pytest.raises(InvalidInput, match="its TCP connection is closed"):
+        await resent(rig, packet_id)
+
+
+async def test_headers_of_a_message_cannot_be_edited(rig: Rig) -> None:
+    packet_id = await message(rig, "WebSocket", b"x")
+    edit = {"type": "header_add", "name": "X-A", "value": "1"}
+    with pytest.raises(InvalidInput, match="no headers to edit"):
+        await resent(rig, packet_id, modifications=[edit])
+
+
+# What is refused
+
+
+async def test_a_packet_that_is_not_there_is_an_error_and_nothing_is_sent(
+    rig: Rig, wire: Wire
+) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    with pytest.raises(PacketNotFound):
+        await bulk(rig, [packet_id, 999])
+    assert wire.came == []
+    assert rig.jobs.jobs() == []
+
+
+async def test_a_body_that_was_cut_cannot_be_sent_again(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET, b"abc", body_length=1_000)
+    with pytest.raises(InvalidInput, match="only the first 3 of 1000 bytes"):
+        await resent(rig, packet_id)
+    assert wire.came == []
+
+
+async def test_packets_that_are_too_large_together_are_refused(
+    rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilothouse.intercept.jobs.MOST_BYTES", 1_000)
+    ids = [await rig.packet(wire.port, GET, b"x" * 600) for _ in range(2)]
+    assert (await bulk(rig, [ids[0], ids[0]]))["success"] is True
+    with pytest.raises(InvalidInput, match="together"):
+        await bulk(rig, ids)
+
+
+async def test_a_packet_to_a_port_of_our_own_is_refused(rig: Rig) -> None:
+    packet_id = await rig.packet(32350, GET)
+    with pytest.raises(InvalidInput, match="a port of Pilothouse itself"):
+        await resent(rig, packet_id)
+
+
+@pytest.mark.parametrize(
+    ("plan", "field"),
+    [
+        ({"packet_id": 0}, "packet_id"),
+        ({"packet_id": "1"}, "packet_id"),
+        ({"packet_id": True}, "packet_id"),
+        ({"packet_id": None}, "packet_id"),
+        ({"count": 0}, "count"),
+        ({"count": 1_001}, "count"),
+        ({"count": 10_000}, "count"),
+        ({"count": 1.5}, "count"),
+        ({"interval_ms": -1}, "interval_ms"),
+        ({"interval_ms": 60_001}, "interval_ms"),
+        ({"timeout_ms": 999}, "timeout_ms"),
+        ({"timeout_ms": 300_001}, "timeout_ms"),
+        ({"async": "yes"}, "async"),
+        ({"allow_duplicate_headers": 1}, "allow_duplicate_headers"),
+        ({"modifications": {}}, "modifications"),
+        ({"modifications": [{"type": "x"}]}, "modifications[0].type"),
+        ({"packets": [1]}, "packets"),
+        ({"count": 1_000, "interval_ms": 60_000}, "async"),
+    ],
+)
+async def test_a_wrong_plan_is_refused_by_the_name_of_its_field(
+    rig: Rig, plan: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await resent(rig, plan.pop("packet_id", 1), **plan)
+    assert refused.value.details["field"] == field
+    assert refused.value.details["expected"]
+    assert rig.jobs.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "field"),
+    [
+        ({"packet_ids": []}, "packet_ids"),
+        ({"packet_ids": 1}, "packet_ids"),
+        ({"packet_ids": [1] * 101}, "packet_ids"),
+        ({"packet_ids": [1, "2"]}, "packet_ids[1]"),
+        ({"mode": "random"}, "mode"),
+        ({"mode": "parallel", "interval_ms": 5}, "interval_ms"),
+        ({"packet_ids": [1] * 100, "count": 100}, "count"),
+        ({"regex_params": {}}, "regex_params"),
+        ({"regex_params": ["x"]}, "regex_params[0]"),
+        ({"regex_params": [{"pattern": "("}]}, "regex_params[0].pattern"),
+        ({"regex_params": [{"pattern": "a"}]}, "regex_params[0].replacement"),
+        (
+            {"regex_params": [{"pattern": "a", "value_template": "b", "packet_index": 1}]},
+            "regex_params[0].packet_index",
+        ),
+        ({"regex_params": [{"pattern": "a", "value": "b"}]}, "regex_params[0].value"),
+    ],
+)
+async def test_a_wrong_bulk_plan_is_refused_by_the_name_of_its_field(
+    rig: Rig, plan: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await bulk(rig, plan.pop("packet_ids", [1]), **plan)
+    assert refused.value.details["field"] == field
+
+
+async def test_more_sends_than_a_minute_allows_are_refused_at_once(tmp_path: Path) -> None:
+    now = CLOCK()
+    async with open_jobs(tmp_path, clock=lambda: now) as rig, wire_server() as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        await resent(rig, packet_id, count=10)
+        plan = {"packet_ids": [packet_id] * 6, "count": 1_000, "async": True}
+        started = time.perf_counter()
+        with pytest.raises(RateLimited) as refused:
+            await rig.jobs.bulk_send(plan)
+        assert time.perf_counter() - started < 5
+        assert refused.value.details["retryAfterSec"] == 60.0
+        now += 60_000
+        made = await rig.jobs.bulk_send(plan)
+        assert (await rig.jobs.stop_job(made["job_id"]))["status"] == "stopped"
+
+
+async def test_only_so_many_jobs_run_at_once(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        for _ in range(MOST_RUNNING):
+            await resent(rig, packet_id, **{"async": True})
+        with pytest.raises(RateLimited, match="jobs are running"):
+            await resent(rig, packet_id)
+        await rig.jobs.stop_job(rig.jobs.jobs()[0]["job_id"])
+        made = await resent(rig, packet_id, **{"async": True})
+        assert made["success"] is True
+
+
+# Jobs
+
+
+async def test_an_async_call_answers_at_once_and_its_job_tells_the_rest(
+    rig: Rig, wire: Wire
+) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, count=5, **{"async": True})
+    assert answer["sent_count"] == 0
+    assert answer["status"] in ("created", "sending_requests")
+    job_id = answer["job_id"]
+    await until(lambda: rig.jobs.job(job_id)["status"] == "completed")
+    job = rig.jobs.job(job_id)
+    assert (job["total_requests"], job["requests_sent"], job["responses_received"]) == (5, 5, 5)
+    assert job["requests_left_off"] == 0
+    for number, request in enumerate(job["requests"], 1):
+        assert request["temporary_id"] == f"{job_id}-{number}"
+        assert rig.detail(request["request_packet_id"]).row["job"] == job_id
+        response = rig.detail(request["request_packet_id"]).response
+        assert response is not None
+        assert request["response_packet_id"] == response.id
+
+
+async def test_a_job_can_be_stopped_and_keeps_what_it_sent(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await resent(rig, packet_id, count=1_000, interval_ms=20, **{"async": True})
+    await until(lambda: rig.jobs.job(answer["job_id"])["sent_count"] >= 3)
+    stopped = await rig.jobs.stop_job(answer["job_id"])
+    assert stopped["status"] == "stopped"
+    sent = len(wire.came)
+    assert 3 <= sent < 1_000
+    assert all(one["request_packet_id"] for one in stopped["requests"])
+    assert await rig.jobs.stop_job(answer["job_id"]) == stopped
+    await asyncio.sleep(0.1)
+    assert len(wire.came) == sent
+
+
+async def test_stopping_records_what_was_under_way(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        answer = await resent(rig, packet_id, **{"async": True})
+        await until(lambda: len(wire.came) == 1)
+        stopped = await rig.jobs.stop_job(answer["job_id"])
+    detail = rig.detail(stopped["requests"][0]["request_packet_id"])
+    assert detail.row["error"] == "stopped before the end of the response"
+
+
+async def test_a_caller_that_goes_away_stops_its_job(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        call = asyncio.create_task(resent(rig, packet_id))
+        await until(lambda: len(wire.came) == 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: rig.jobs.jobs()[0]["status"] == "stopped")
+
+
+async def test_an_unknown_job_is_an_error(rig: Rig) -> None:
+    with pytest.raises(JobNotFound):
+        rig.jobs.job("nope")
+    with pytest.raises(JobNotFound):
+        await rig.jobs.stop_job("nope")
+
+
+async def test_the_newest_jobs_are_kept(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    first = await resent(rig, packet_id)
+    for _ in range(KEPT_JOBS):
+        last = await resent(rig, packet_id)
+    jobs = rig.jobs.jobs()
+    assert len(jobs) == KEPT_JOBS
+    assert jobs[0]["job_id"] == last["job_id"]
+    with pytest.raises(JobNotFound):
+        rig.jobs.job(first["job_id"])
+
+
+async def test_a_history_that_cannot_be_written_does_not_hide_the_send(
+    rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+
+    async def full(_exchange: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(rig.jobs, "_record", full)
+    answer = await resent(rig, packet_id)
+    assert (answer["sent_count"], answer["packet_ids"]) == (1, [])
+    assert answer["errors"] == ["send 1 was not recorded: no space left on device"]
+
+
+# Several packets
+
+
+async def test_parallel_is_really_parallel(rig: Rig) -> None:
+    all_there = asyncio.Event()
+    there = 0
+
+    async def wait_for_all(_request: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal there
+        there += 1
+        if there == 12:
+            all_there.set()
+        await all_there.wait()
+        writer.write(OK)
+
+    async with wire_server(wait_for_all) as wire:
+        ids = [await rig.packet(wire.port, GET) for _ in range(4)]
+        answer = await bulk(rig, ids, count=3)
+    assert (answer["success"], answer["sent_count"], answer["total_count"]) == (True, 12, 12)
+    assert answer["performance"]["concurrent_connections"] == 12
+    assert wire.most_open == 12
+
+
+async def test_parallel_sends_are_bounded(rig: Rig, wire: Wire) -> None:
+    packet_id = await rig.packet(wire.port, GET)
+    answer = await bulk(rig, [packet_id] * 10, count=10)
+    assert answer["sent_count"] == 100
+    assert answer["performance"]["concurrent_connections"] == 20
+    assert wire.most_open <= 20
+    assert len({each for one in answer["results"] for each in one["packet_ids"]}) == 100
+
+
+async def test_sequential_sends_one_after_another_in_order(rig: Rig, wire: Wire) -> None:
+    ids = [await rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x", b"y")]
+    answer = await bulk(
+        rig,
+        ids,
+        mode="sequential",
+        count=2,
+        interval_ms=1,
+        modifications=[
+            {"type": "header_add", "name": "X-N", "value": "{{packet_index}}-{{index}}"}
+        ],
+    )
+    came = [(parse_head(each).words[1], parse_head(each).values("x-n")[0]) for each in wire.came]
+    assert came == [
+        (b"/a?sessionId=x", b"0-1"),
+        (b"/a?sessionId=x", b"0-2"),
+        (b"/a?sessionId=y", b"1-1"),
+        (b"/a?sessionId=y", b"1-2"),
+    ]
+    assert wire.most_open == 1
+    assert answer["mode"] == "sequential"
+    for place, result in enumerate(answer["results"]):
+        assert result["original_packet_id"] == ids[place]
+        assert (result["packet_index"], result["success"], result["sent_count"]) == (place, True, 2)
+        assert len(result["packet_ids"]) == 2
+
+
+async def test_regex_params_change_the_packets_that_they_name(rig: Rig, wire: Wire) -> None:
+    ids = [await rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x1", b"y2")]
+    answer = await bulk(
+        rig,
+        ids,
+        mode="sequential",
+        count=2,
+        regex_params=[
+            {"pattern": "sessionId=(\\w)", "value_template": "sid=$1{{index}}"},
+            {"packet_index": 1, "pattern": "Host", "value_template": "hOST", "target": "request"},
+        ],
+    )
+    assert [parse_head(each).words[1] for each in wire.came] == [
+        b"/a?sid=x11", b"/a?sid=x21", b"/a?sid=y12", b"/a?sid=y22",
+    ]  # fmt: skip
+    assert [b"hOST" in each for each in wire.came] == [False, False, True, True]
+    assert answer["regex_params_applied"] == [
+        {
+            "packet_index": 0,
+            "pattern": "sessionId=(\\w)",
+            "extracted_value": "sessionId=x",
+            "applied_count": 2,
+        },
+        {
+            "packet_index": 1,
+            "pattern": "sessionId=(\\w)",
+            "extracted_value": "sessionId=y",
+            "applied_count": 2,
+        },
+        {"packet_index": 1, "pattern": "Host", "extracted_value": "Host", "applied_count": 2},
+    ]
+
+
+async def test_one_dead_server_does_not_stop_the_others(rig: Rig, wire: Wire) -> None:
+    async with wire_server() as gone:
+        dead = await rig.packet(gone.port, GET, server=Address("127.0.0.1", gone.port))
+    live = await rig.packet(wire.port, GET)
+    answer = await bulk(rig, [dead, live])
+    assert (answer["success"], answer["sent_count"], answer["failed_count"]) == (False, 1, 1)
+    assert [result["success"] for result in answer["results"]] == [False, True]
+    assert "while connecting" in answer["results"][0]["error"]
+
+
+async def test_the_loop_goes_on_while_a_large_body_is_edited(rig: Rig, wire: Wire) -> None:
+    body = b"0123456789abcdef" * 65_536
+    head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    packet_id = await rig.packet(wire.port, head, body)
+    sending = asyncio.create_task(resent(rig, packet_id, modifications=[regex("9abc", "-")]))
+    longest, last = 0.0, time.perf_counter()
+    while not sending.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    answer = await sending
+    assert answer["sent_count"] == 1
+    assert longest < 2.0
+    assert wire.came[0].count(b"-d") == 65_536
+
+
+async def test_every_refusal_is_a_declared_fault(rig: Rig) -> None:
+    plans: list[dict[str, Any]] = [{}, {"packet_id": []}, {"packet_id": 1, "count": "x"}]
+    for plan in plans:
+        with pytest.raises(Fault):
+            await rig.jobs.resend(plan)

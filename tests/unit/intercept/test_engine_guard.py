@@ -1,0 +1,33 @@
+"""Which addresses lead to this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from pilothouse.intercept.engine.guard import Guard
+
+pytestmark = pytest.mark.anyio
+
+
+def guard() -> Guard:
+    made = Guard(lambda: frozenset({8080}))
+    made.configure(blocked=[4000, 4001], allowed=[4001])
+    return made
+
+
+def test_own_and_blocked_ports_concern_it_and_allowed_ones_do_not() -> None:
+    assert [guard().concerns(port) for port in (4000, 8080, 4001, 80)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "host",
+    "localhost LOCALHOST. a.localhost 127.0.0.1 127.1 127.99.0.1 2130706433 0x7f000001 0177.0.0.1"
+    " 0.0.0.0 0 ::1 [::1] :: ::ffff:127.0.0.1 ::ffff:7f00:1 \uff11\uff12\uff17.1 a..b".split(),
+)
+async def test_every_spelling_of_this_machine_leads_home(host: str) -> None:
+    assert await guard().leads_home(host)
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "1.1.1.1", "2606:4700::1111", "nobody.invalid"])
+async def test_other_machines_do_not(host: str) -> None:
+    assert not await guard().leads_home(host)

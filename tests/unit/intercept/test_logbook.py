@@ -1,0 +1,110 @@
+"""The proxy's log: what fits is read newest first, and what does not is left out."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept.logbook import KEPT, LONGEST, Logbook, moment
+from pilothouse.intercept.ports import LogAsk
+
+
+@pytest.fixture
+def book() -> Logbook:
+    ticks = count(1_736_899_200_000, 1000)  # 2025-01-15T00:00:00Z and a second each
+    return Logbook(lambda: float(next(ticks)))
+
+
+def messages(book: Logbook, **ask: object) -> list[str]:
+    return [entry["message"] for entry in book.read(LogAsk(**ask)).logs]  # type: ignore[arg-type]
+
+
+def test_entries_are_shown_newest_first_as_the_spec_has_them(book: Logbook) -> None:
+    book.write("info", "one", component="engine", thread="loop")
+    book.write("error", "two")
+    page = book.read(LogAsk())
+    assert page.logs == [
+        {
+            "timestamp": "2025-01-15T00:00:01.000Z",
+            "level": "error",
+            "message": "two",
+            "thread": "main",
+            "class": "pilothouse",
+        },
+        {
+            "timestamp": "2025-01-15T00:00:00.000Z",
+            "level": "info",
+            "message": "one",
+            "thread": "loop",
+            "class": "engine",
+        },
+    ]
+    assert (page.total_count, page.has_more) == (2, False)
+
+
+def test_a_level_is_the_least_that_is_shown(book: Logbook) -> None:
+    for level in ("debug", "info", "warn", "error"):
+        book.write(level, level)
+    assert messages(book, level="debug") == ["error", "warn", "info", "debug"]
+    assert messages(book) == ["error", "warn", "info"]
+    assert messages(book, level="error") == ["error"]
+
+
+def test_the_total_counts_what_fits_and_not_what_is_shown(book: Logbook) -> None:
+    for number in range(5):
+        book.write("info", f"line {number}")
+    page = book.read(LogAsk(limit=2))
+    assert [entry["message"] for entry in page.logs] == ["line 4", "line 3"]
+    assert (page.total_count, page.has_more) == (5, True)
+
+
+def test_since_is_a_time_in_any_zone(book: Logbook) -> None:
+    for number in range(4):
+        book.write("info", f"line {number}")
+    for since in ("2025-01-15T00:00:02Z", "2025-01-15T09:00:02+09:00", "2025-01-15T00:00:02"):
+        assert messages(book, since=since) == ["line 3", "line 2"]
+
+
+def test_a_filter_is_a_pattern_that_ignores_case(book: Logbook) -> None:
+    for text in ("An Error", "an exception", "all is well"):
+        book.write("info", text)
+    assert messages(book, filter="error|EXCEPTION") == ["an exception", "An Error"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "field"),
+    [({"level": "loud"}, "level"), ({"since": "yesterday"}, "since"), ({"filter": "("}, "filter")],
+)
+def test_what_cannot_be_read_names_its_field(
+    book: Logbook, ask: dict[str, str], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        book.read(LogAsk(**ask))
+    assert caught.value.details["field"] == field
+    assert caught.value.hint
+
+
+def test_the_book_is_bounded_in_entries_and_in_their_length(book: Logbook) -> None:
+    for number in range(KEPT + 5):
+        book.write("info", f"{number} " + "x" * LONGEST)
+    page = book.read(LogAsk(limit=KEPT * 2))
+    assert page.total_count == KEPT
+    assert page.logs[-1]["message"].startswith("5 ")
+    assert len(page.logs[0]["message"]) == LONGEST
+
+
+def test_a_change_is_told_with_who_made_it(book: Logbook) -> None:
+    book.audit("REST", "configuration replaced")
+    (entry,) = book.read(LogAsk()).logs
+    assert (entry["class"], entry["message"]) == ("audit", "configuration replaced (by REST)")
+
+
+def test_a_level_that_is_none_is_taken_as_information(book: Logbook) -> None:
+    book.write("alert", "odd")
+    assert book.read(LogAsk()).logs[0]["level"] == "info"
+
+
+def test_a_moment_without_a_zone_is_utc() -> None:
+    assert moment("1970-01-01T00:00:01") == 1000.0

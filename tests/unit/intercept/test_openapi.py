@@ -1,0 +1,155 @@
+"""The OpenAPI document: sound by itself, and true of what the API answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from pilothouse.core.regex import compile_pattern
+from pilothouse.intercept.answers import FIELDS
+from pilothouse.intercept.filters import parse
+from pilothouse.intercept.openapi import HIDDEN, document, operations
+from pilothouse.intercept.openapi_schemas import FILTER, RE2
+from pilothouse.intercept.tools import TOOLS
+from tests.support.fake_interceptor import CATEGORIES, FakeInterceptor, exchange
+from tests.unit.intercept.test_rest import client
+
+DOCUMENT = document()
+CALLS: list[tuple[str, str, str, Any]] = [
+    ("GET", "/mcp/tools", "/mcp/tools", None),
+    ("GET", "/openapi.json", "/openapi.json", None),
+    ("GET", "/mcp/history", "/mcp/history?limit=1", None),
+    ("GET", "/mcp/history", "/mcp/history?limit=0", None),
+    ("GET", "/mcp/packet/{packet_id}", "/mcp/packet/1?include_body=true&max_bytes=64", None),
+    ("GET", "/mcp/packet/{packet_id}", "/mcp/packet/9", None),
+    ("GET", "/mcp/configs", "/mcp/configs?listeners=true", None),
+    ("PUT", "/mcp/configs", "/mcp/configs", {name: [] for name in CATEGORIES}),
+    ("PUT", "/mcp/configs", "/mcp/configs", {}),
+    ("POST", "/mcp/resend/{packet_id}", "/mcp/resend/1", {"count": 2}),
+    ("GET", "/mcp/logs", "/mcp/logs", None),
+    ("POST", "/mcp/restore/{backup_id}", "/mcp/restore/backup_20250804_120000", None),
+    ("POST", "/mcp/restore/{backup_id}", "/mcp/restore/none", None),
+]
+
+
+def schemas(node: Any) -> list[dict[str, Any]]:
+    """Every schema in the document."""
+    if isinstance(node, list):
+        return [found for item in node for found in schemas(item)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["schema"]] if isinstance(node.get("schema"), dict) else []
+    return own + [found for value in node.values() for found in schemas(value)]
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with the document's components in reach of its references."""
+    return {**schema, "components": DOCUMENT["components"]}
+
+
+def test_it_has_exactly_the_routes_of_the_spec_and_itself() -> None:
+    routes = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert routes == {(method, path) for method, path, _, _ in CALLS}
+
+
+def test_every_schema_in_it_is_one() -> None:
+    found = schemas(DOCUMENT)
+    assert len(found) > 40
+    for schema in found:
+        Draft202012Validator.check_schema(schema)
+
+
+def test_it_is_json_and_every_reference_leads_somewhere() -> None:
+    named = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(DOCUMENT))
+    assert set(named) == DOCUMENT["components"]["schemas"].keys()
+    assert len(named) == json.dumps(DOCUMENT).count('"$ref"')
+    assert DOCUMENT["openapi"].startswith("3.1.")
+
+
+def test_every_path_variable_is_a_required_parameter() -> None:
+    for path, item in DOCUMENT["paths"].items():
+        for operation in item.values():
+            in_path = [p for p in operation.get("parameters", []) if p["in"] == "path"]
+            assert all(p["required"] for p in in_path)
+            assert {f"{{{p['name']}}}" for p in in_path} == {
+                part for part in path.split("/") if part.startswith("{")
+            }
+
+
+def test_every_operation_has_its_own_name_and_needs_the_token() -> None:
+    names = [op["operationId"] for item in DOCUMENT["paths"].values() for op in item.values()]
+    assert len(set(names)) == len(names)
+    assert DOCUMENT["security"] == [{"token": []}]
+    for item in DOCUMENT["paths"].values():
+        for operation in item.values():
+            assert {"200", "401", "429"} <= operation["responses"].keys()
+            assert "security" not in operation
+
+
+def test_operations_take_every_argument_of_their_tool_and_no_token() -> None:
+    for operation in operations():
+        everything = {*operation.arguments} | HIDDEN
+        assert operation.tool in TOOLS
+        assert operation.tool.input_schema["properties"].keys() <= everything
+        assert not HIDDEN & {*operation.in_path, *operation.in_query}
+
+
+def test_what_a_tool_has_no_room_to_say_is_said_here() -> None:
+    history = DOCUMENT["paths"]["/mcp/history"]["get"]["parameters"]
+    (fields,) = [p for p in history if p["name"] == "fields"]
+    assert fields["schema"]["items"]["enum"] == list(FIELDS)
+    assert (fields["style"], fields["explode"]) == ("form", False)
+    config = DOCUMENT["components"]["schemas"]["Config"]
+    assert config["required"] == list(CATEGORIES)
+    assert config["additionalProperties"] is False
+
+
+EXAMPLES = [
+    "",
+    "status >= 400 && status <= 599",
+    "length > 10000",
+    "url =~ /api/ && (method == GET || method == POST)",
+    "full_text_i =~ authorization",
+    "type == WebSocket",
+    "method == POST && url =~ /login && status == 401",
+    "url =~ /api/v[0-9]+/",
+    "url !~ /static/",
+    "resend == true && time >= 2025-01-15T10:30:00Z",
+]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_filters_of_the_spec_are_promised(text: str) -> None:
+    assert re.search(FILTER["pattern"], text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.from_regex(re.compile(FILTER["pattern"]), fullmatch=True))
+def test_every_filter_that_is_promised_is_one(text: str) -> None:
+    if text:
+        parse(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.from_regex(re.compile(RE2["pattern"]), fullmatch=True))
+def test_every_pattern_that_is_promised_is_one(text: str) -> None:
+    compile_pattern(text)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("method", "path", "url", "body"), CALLS)
+async def test_every_answer_is_as_the_document_says(
+    method: str, path: str, url: str, body: Any
+) -> None:
+    fake = FakeInterceptor(details={1: exchange(1, b"", b"x" * 99, "text/plain")})
+    async with client(fake) as http:
+        response = await http.request(method, url, json=body)
+    told = DOCUMENT["paths"][path][method.lower()]["responses"][str(response.status_code)]
+    schema = told["content"]["application/json"]["schema"]
+    Draft202012Validator(resolved(schema)).validate(response.json())
