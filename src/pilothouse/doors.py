@@ -64,13 +64,13 @@ async def intercept_doors(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
             try:
                 listener = listen(HOST, port)
             except OSError as error:
-                proxy.doors[name] = f"off: port {port} cannot be used ({error.strerror})"
-                proxy.book.write("warn", f"the {name} is {proxy.doors[name]}")
+                shared.services[name] = f"off: port {port} cannot be used ({error.strerror})"
+                proxy.book.write("warn", f"the {name} is {shared.services[name]}")
                 continue
             port = listener.getsockname()[1]
             shared.listeners.add(port)
             await stack.enter_async_context(serving(app, listener))
-            proxy.doors[name] = f"http://{HOST}:{port}"
+            shared.services[name] = f"http://{HOST}:{port}"
         yield
 
 

@@ -279,21 +279,29 @@ def content_of(size: int) -> bytes:
 
 @asynccontextmanager
 async def h2_upstream(context: ssl.SSLContext) -> AsyncIterator[Upstream]:
-    """Answers every HTTP/2 request with `h2:` and its path."""
+    """Answers every HTTP/2 request with `h2:` and its path; /grpc sends two messages, the second
+    when it may go on, and trailers."""
     upstream = Upstream()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         connection = h2.connection.H2Connection(config)
         connection.initiate_connection()
+        streams: list[int] = []
         writer.write(connection.data_to_send())
         with suppress(OSError):
             while data := await reader.read(65536):
                 for event in connection.receive_data(data):
                     if isinstance(event, h2.events.RequestReceived):
-                        _answer_h2(upstream, connection, event)
+                        _answer_h2(upstream, connection, event, streams)
                 writer.write(connection.data_to_send())
                 await writer.drain()
+                for stream in streams:
+                    await upstream.go_on.wait()
+                    connection.send_data(stream, b"second")
+                    connection.send_headers(stream, [("grpc-status", "0")], end_stream=True)
+                    writer.write(connection.data_to_send())
+                streams.clear()
         writer.close()
 
     async with _listening(await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)) as port:
@@ -305,17 +313,19 @@ def _answer_h2(
     upstream: Upstream,
     connection: h2.connection.H2Connection,
     event: h2.events.RequestReceived,
+    streams: list[int],
 ) -> None:
     headers = {str(name): str(value) for name, value in event.headers or []}
     upstream.heads.append(repr(headers).encode())
-    body = f"h2:{headers[':path']}".encode()
     stream = event.stream_id or 0
-    fields = [
-        (":status", "200"),
-        ("content-type", "text/plain"),
-        ("content-length", str(len(body))),
-    ]
-    connection.send_headers(stream, fields)
+    if headers[":path"] == "/grpc":
+        connection.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
+        connection.send_data(stream, b"first")
+        streams.append(stream)
+        return
+    body = f"h2:{headers[':path']}".encode()
+    length = ("content-length", str(len(body)))
+    connection.send_headers(stream, [(":status", "200"), ("content-type", "text/plain"), length])
     connection.send_data(stream, body, end_stream=True)
 
 

@@ -53,8 +53,6 @@ class Proxy:
     engine: Engine = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
-    doors: dict[str, str] = field(default_factory=dict)
-    """Other ways in than MCP: each with its address, or with why it is off."""
     _views: dict[str, View] = field(default_factory=dict)
     _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Listeners of browsers, by their name; to be opened again with an engine that died."""

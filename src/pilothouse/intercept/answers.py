@@ -43,6 +43,7 @@ FIELDS = tuple(
 """What a row can show."""
 
 _FLAGS = frozenset({"resend", "modified"})
+_NEVER_CUT = frozenset({"time", "client_ip", "server_ip", "direction"})
 _ROW_CHARACTERS = 310
 _FIELD_CHARACTERS = 40
 """For each field of a row beyond the default ones."""
@@ -105,8 +106,8 @@ def _cost(row: dict[str, Any], most: int) -> int:
     cost = 3
     for name, value in row.items():
         cost += len(name) + 4
-        if not isinstance(value, str):
-            cost += len(str(value))
+        if name in _NEVER_CUT or not isinstance(value, str):
+            cost += 2 + len(str(value))
             continue
         kept = _kept(value, most)
         cost += 2 + kept * _escaped(value)
@@ -116,7 +117,11 @@ def _cost(row: dict[str, Any], most: int) -> int:
 
 def _cut(row: dict[str, Any], most: int) -> dict[str, Any]:
     """The row with its long texts cut; `truncated` has the whole length of each."""
-    kept = {name: _kept(value, most) for name, value in row.items() if isinstance(value, str)}
+    kept = {
+        name: _kept(value, most)
+        for name, value in row.items()
+        if isinstance(value, str) and name not in _NEVER_CUT
+    }
     long = {name: len(row[name]) for name, length in kept.items() if length < len(row[name])}
     if not long:
         return row
@@ -320,10 +325,15 @@ def unmasked_head(given: str, held: dict[str, Any], redactor: Redactor) -> bytes
     return b"\r\n".join((*written, b"", b""))
 
 
+def start_view(line: str, redactor: Redactor) -> str:
+    """A start line masked word by word, for a secret at the end of its URL ends with the URL."""
+    return " ".join(redactor.url(word) for word in line.split(" "))
+
+
 def _shown_lines(head: bytes, redactor: Redactor) -> list[str]:
     """Start line and headers, one text for each line of the head, masked."""
     lines = [line.decode("utf-8", "replace") for line in head.splitlines() if line]
-    shown = [redactor.url(line) for line in lines[:1]]
+    shown = [start_view(line, redactor) for line in lines[:1]]
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         shown.append(f"{name}{colon} {redactor.header(name, value.strip())}" if colon else line)

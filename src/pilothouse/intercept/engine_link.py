@@ -210,9 +210,8 @@ class _Process:
     ) -> _Process:
         """Raises EngineUnreachable."""
         ours, theirs = socket.socketpair()
-        # -P: the folder it runs in is no place to import from. -O: mitmproxy checks the types of
-        # every message otherwise, which costs a good part of its speed.
-        argv = [sys.executable, "-P", "-O", "-m", MODULE, "--folder", str(folder), *options]
+        # -P: the folder it runs in is no place to import from.
+        argv = [sys.executable, "-P", "-m", MODULE, "--folder", str(folder), *options]
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             child = await spawn(

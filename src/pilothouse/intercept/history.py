@@ -1,7 +1,7 @@
 """Recording: exchanges go in from the proxy's loop, one thread brings them into the file.
 
-The loop is never kept waiting. What it posts is queued, taken in batches and committed some 20 ms
-later. Between batches the thread indexes texts and makes room, in steps of about 10 ms. When the
+The loop is never kept waiting. What it posts is queued, taken in batches and committed within some
+20 ms. Between batches the thread indexes texts and makes room, in steps of about 10 ms. When the
 disk cannot keep up, bodies are left out first; when it cannot be written at all, the newest
 exchanges are kept in memory and written when it can.
 """
@@ -12,6 +12,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.model import Exchange, Sent
 
 LINGER_S = 0.020
-"""How long a batch waits for more, unless somebody waits for it."""
+"""From one batch to the next, unless somebody waits for it."""
 IDLE_S = 0.1
 """Without a post for so long, the thread tends the index."""
 RETRY_S = 0.5
@@ -111,6 +112,7 @@ class HistoryWriter:
         self._last_id = 0
         self._singly = 0
         """So many posts are to be written one by one."""
+        self._committed_at = 0.0
         self._has_chores = True
         self._is_idle = False
         self._reason = ""
@@ -147,7 +149,7 @@ class HistoryWriter:
         While the file cannot be written it returns all the same, and `request_id` or `response_id`
         of what was not written stays 0.
         """
-        if exchange.request_id == 0 or self._settled < self._posted:
+        if _missing(exchange) or self._settled < self._posted:
             await self.flush()
 
     async def flush(self) -> None:
@@ -236,19 +238,20 @@ class HistoryWriter:
 
     def _open(self) -> _File:
         connection, aside = history_file.open_file(self._path, self._clock, self._last_id)
-        self._file = _File(
-            connection,
-            history_file.identity(self._path),
-            Indexer(connection),
-            Room(connection, self._max_bytes),
-        )
-        self._last_id = max(self._last_id, history_file.last_id(connection))
+        try:
+            index, room = Indexer(connection), Room(connection, self._max_bytes)
+            self._last_id = max(self._last_id, history_file.last_id(connection))
+            file = _File(connection, history_file.identity(self._path), index, room)
+        except BaseException:
+            connection.close()
+            raise
+        self._file = file
         self._has_chores = True
         if aside:
             self._aside = aside
             log.warning("the history was begun anew: %s", aside)
         self._call(self._tell, 0, [])
-        return self._file
+        return file
 
     def _turn(self, file: _File) -> None:
         """Rest until there is something to write, then write it."""
@@ -262,7 +265,7 @@ class HistoryWriter:
                 return
         self._is_idle = False
         if len(self._queue) < BATCH_POSTS and not self._stop.is_set():
-            self._urgent.wait(LINGER_S)
+            self._urgent.wait(max(0.0, self._committed_at + LINGER_S - time.monotonic()))
         self._wake.clear()
         self._urgent.clear()
         if history_file.identity(self._path) != file.identity:
@@ -270,6 +273,7 @@ class HistoryWriter:
             self._close_file()
             file = self._open()
         self._commit(file)
+        self._committed_at = time.monotonic()
         if not file.make_room() and file.index.tail(self._last_id) > TAIL:
             file.index.step()
 
@@ -327,6 +331,7 @@ class HistoryWriter:
                 aside = history_file.set_aside(self._path, self._clock)
                 self._aside = f"{self._path.name} is damaged ({error}); it is kept as {aside}"
                 log.error("the history was begun anew: %s", self._aside)
+                self._stop.wait(RETRY_S)
                 return
         if not self._reason:
             log.error("the history cannot be written: %s", error)

@@ -18,8 +18,11 @@ PACKETS = (
     " modified resend job key error peer_id peer_time peer_length peer_modified"
 ).split()
 CONTENTS = "id head body trailers body_length original_head original_body".split()
-UPDATED = "status duration_ms error peer_id peer_time peer_length peer_modified".split()
-"""What a row learns later: the end of its exchange."""
+UPDATED = (
+    "status duration_ms error type server_ip server_port peer_id peer_time peer_length"
+    " peer_modified"
+).split()
+"""What a row learns later: where its exchange went, and how it ended."""
 AT_ONCE = (64, 16, 4, 1)
 """Rows per statement. The interpreter is free for others while a statement runs, and waits for its
 turn after each; so few long ones, in few sizes that stay prepared."""
@@ -99,19 +102,19 @@ def _add(batch: Batch, ids: Ids) -> None:
             batch.packets.append(_packet(ids, side, packet_id, sent, peer_id, peer))
             batch.contents.append(_content(packet_id, sent))
         else:
-            batch.updates.append((packet_id, *_end(exchange), *_peer(peer_id, peer)))
+            batch.updates.append((packet_id, *_learned(exchange), *_peer(peer_id, peer)))
 
 
 def _packet(
     ids: Ids, side: int, packet_id: int, sent: Sent, peer_id: int, peer: Sent | None
 ) -> Row:
     x = ids.exchange
-    status, duration_ms, error = _end(x)
     return (
         packet_id, ids.group, side == RESPONSE, x.connection, x.session, x.listener, x.kind,
         x.encode, x.alpn, x.scheme, x.server_name, x.client.ip, x.client.port, x.server.ip,
-        x.server.port, x.method or None, x.url or None, x.version, status, duration_ms, sent.time,
-        sent.length, sent.modified, x.resend, x.job, x.key, error, *_peer(peer_id, peer),
+        x.server.port, x.method or None, x.url or None, x.version, x.status, x.duration_ms,
+        sent.time, sent.length, sent.modified, x.resend, x.job, x.key, x.error,
+        *_peer(peer_id, peer),
     )  # fmt: skip
 
 
@@ -120,8 +123,8 @@ def _content(packet_id: int, sent: Sent) -> Row:
     return (packet_id, sent.head, sent.body, sent.trailers, sent.body_length, *original)
 
 
-def _end(exchange: Exchange) -> tuple[int | None, float | None, str]:
-    return exchange.status, exchange.duration_ms, exchange.error
+def _learned(x: Exchange) -> Row:
+    return (x.status, x.duration_ms, x.error, x.kind, x.server.ip, x.server.port)
 
 
 def _peer(peer_id: int, peer: Sent | None) -> Row:

@@ -13,7 +13,6 @@ from pilothouse.core.tool import Example, tool
 from pilothouse.intercept.answers import Range, chosen, detail_view, rows_view
 from pilothouse.intercept.asking import (
     INTERCEPT,
-    MOST_ID,
     MOST_ROWS,
     Asking,
     BadCursor,
@@ -24,6 +23,8 @@ from pilothouse.intercept.model import FAULTS, BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, Interceptor, LogAsk
 
 ORDER = "id desc"
+FARTHEST = 2**53
+"""Beyond any history, and still a number that can be added to."""
 BODY_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
 
@@ -83,7 +84,7 @@ async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
     fields = chosen(args.fields)
     ask = HistoryAsk(
         limit=args.limit,
-        offset=min(args.offset, MOST_ID),
+        offset=min(args.offset, FARTHEST),
         cursor=args.cursor or "",
         filter=args.filter or "",
         order=" ".join(args.order.lower().split()) or ORDER,
@@ -95,8 +96,10 @@ async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
         if fault.details.get("field") != "cursor":
             raise
         raise BadCursor(fault.message, hint=fault.hint, **fault.details) from None
+    # Masking many long URLs takes a while; the event loop goes on meanwhile.
+    rows = await to_thread.run_sync(rows_view, page.rows, fields, interceptor.redactor)
     return History(
-        packets=rows_view(page.rows, fields, interceptor.redactor),
+        packets=rows,
         total_count=page.total_count,
         has_more=page.has_more,
         filter_applied=ask.filter,

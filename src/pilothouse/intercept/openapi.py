@@ -230,8 +230,11 @@ def _parameter(name: str, place: str, schema: dict[str, Any], *, required: bool)
         "description": schema["description"],
         "schema": described,
     }
-    # One parameter with commas, as in ?fields=id,url
-    return {**made, "style": "form", "explode": False} if schema["type"] == "array" else made
+    if schema["type"] == "array":
+        # One parameter with commas, as in ?fields=id,url; an empty list is none at all.
+        described["minItems"] = 1
+        made |= {"style": "form", "explode": False}
+    return made
 
 
 def _body(schema: dict[str, Any], *, required: bool) -> dict[str, Any]:

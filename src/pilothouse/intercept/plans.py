@@ -131,7 +131,7 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
         "edits": parse_edits(given["modifications"]),
         "allow_duplicate_headers": _flag(given, "allow_duplicate_headers"),
         "is_async": _flag(given, "async"),
-        "session": str(given["session"]),
+        "session": str(given["session"] or ""),
     }
 
 

@@ -97,11 +97,23 @@ async def resend_packet(args: ResendPacket, interceptor: Interceptor) -> Sent:
     return Sent.model_validate(interceptor.redactor.texts(done))
 
 
+class RegexParam(SnakeArgs):
+    pattern: str = Field(min_length=1, description="RE2")
+    value_template: str = Field(description="New text")
+    packet_index: int | None = Field(default=None, ge=0, description="Default: each packet")
+    target: Literal["request", "response", "both"] | None = Field(
+        default=None, description="Default: request"
+    )
+
+
 class BulkSend(Sending):
     packet_ids: list[int] = Field(
         min_length=1, max_length=MOST_PACKETS, description="Packets; one may stand twice"
     )
     mode: Literal["parallel", "sequential"] = Field(default="parallel", description="How")
+    regex_params: list[RegexParam] | None = Field(
+        default=None, max_length=MOST_PACKETS, description="Edits of single packets"
+    )
     timeout_ms: int = Field(
         default=30_000, ge=1_000, le=MOST_TIMEOUT_MS, description="For each response"
     )

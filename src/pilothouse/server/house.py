@@ -55,6 +55,8 @@ class House:
     """Of all e2e sessions that are open."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
+    services: dict[str, str] = field(default_factory=dict)
+    """Doors beside MCP, each with its address or why it is off."""
 
     @property
     def profile(self) -> Profile:
@@ -109,6 +111,7 @@ async def open_house(
     metrics = Metrics()
     debug_ports = DebugPorts()
     listeners: set[int] = set()
+    services: dict[str, str] = {}
     # What sessions share is closed after the last of them.
     async with _tasks() as lasting, _tasks() as tasks:
         pusher = Pusher(tasks)
@@ -124,6 +127,7 @@ async def open_house(
                 provider,
                 debug_ports,
                 listeners,
+                services,
                 shared,
             )
 
@@ -161,6 +165,7 @@ async def open_house(
             limits=Limits(settings),
             debug_ports=debug_ports,
             listeners=listeners,
+            services=services,
         )
         metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
         metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))

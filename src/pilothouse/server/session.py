@@ -48,6 +48,8 @@ class Session:
     """Of all agents' browsers; one book for the whole house."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
+    services: dict[str, str] = field(default_factory=dict)
+    """Doors beside MCP that are open in this process, each with its address or why it is off."""
     shared: Session | None = None
     """Holds the ports that exist once in this process, whoever asks for them."""
     timeline: Timeline = field(default_factory=Timeline)

@@ -45,6 +45,7 @@ class Status(Result):
     sessions: int = Field(description="Sessions open in this process")
     profile: str = Field(description="Which tools are listed: default or full")
     groups: list[GroupStatus] = Field(description="Groups that are served")
+    services: dict[str, str] = Field(description="Doors beside MCP: address, or why it is off")
     events: dict[str, int] = Field(description="Events kept in this session, by source")
     dropped: dict[str, int] = Field(description="Events that made room for newer ones, by source")
 
@@ -54,6 +55,8 @@ class Status(Result):
             f"Pilothouse {self.version}, up {self.uptime_sec:.0f} s, {self.sessions} session(s)."
         )
         story.say(f"Serving, profile {self.profile}: {served}.")
+        for name, where in self.services.items():
+            story.say(f"The {name} is at {where}." if "://" in where else f"The {name} is {where}.")
         kept = ", ".join(f"{number} {source}" for source, number in self.events.items())
         story.say(f"This session has kept {kept or 'no'} events.")
         for source, number in self.dropped.items():
@@ -80,6 +83,7 @@ async def status(args: StatusArgs, house: House, session: Session) -> Status:
             GroupStatus(name=name, tools=sum(tool.group.name == name for tool in tools))
             for name in names
         ],
+        services=dict(house.services),
         events=session.timeline.kept(),
         dropped=session.timeline.dropped(),
     )

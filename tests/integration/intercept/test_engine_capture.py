@@ -184,6 +184,43 @@ async def test_event_arrives_while_the_stream_goes_on(rig: Rig, port: int) -> No
     assert response["body"] == b"data: first\n\ndata: second\n\n"
 
 
+async def test_grpc_message_arrives_while_the_call_goes_on(
+    rig: Rig, port: int, upstream_ca: Authority
+) -> None:
+    async with (
+        h2_upstream(upstream_ca.context("h2")) as server,
+        rig.client(port, http2=True) as client,
+        client.stream(
+            "POST",
+            f"https://localhost:{server.port}/grpc",
+            headers={"content-type": "application/grpc+proto"},
+            content=b"\0\0\0\0\2hi",
+        ) as answer,
+    ):
+        pieces = answer.aiter_raw()
+        async with asyncio.timeout(GUARD_S):
+            assert await anext(pieces) == b"first"
+            server.go_on.set()
+            assert b"".join([piece async for piece in pieces]) == b"second"
+    request, response = await rig.pair("/grpc")
+    assert (request["type"], request["body"]) == ("gRPC", b"\0\0\0\0\2hi")
+    assert response["body"] == b"firstsecond"
+    assert response["trailers"] == b"grpc-status: 0\r\n"
+
+
+async def test_recorded_request_is_sent_again_by_the_engine(rig: Rig, port: int) -> None:
+    async with http_upstream() as server, rig.client(port) as client:
+        await client.post(f"http://{server.address}/again", content=b"once")
+        request, _ = await rig.pair("/again")
+        done = await rig.ask("resend", plan={"packet_id": request["id"], "count": 2})
+        rows = [row for row in await rig.packets() if row["url"] == "/again" and row["resend"]]
+    assert done["sent_count"] == 2
+    assert len(server.heads) == 3
+    assert [bytes(row["body"]) for row in rows if not row["is_response"]] == [b"once", b"once"]
+    status = await rig.ask("job", job_id=done["job_id"])
+    assert [job["job_id"] for job in await rig.ask("jobs")] == [status["job_id"]]
+
+
 async def test_request_without_an_answer_yet_is_in_the_history(rig: Rig, port: int) -> None:
     async with http_upstream() as server, rig.client(port) as client:
         asking = asyncio.create_task(client.get(f"http://{server.address}/slow"))

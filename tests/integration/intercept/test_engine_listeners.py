@@ -66,6 +66,22 @@ async def test_unsupported_and_disabled_listeners_say_so(rig: Rig) -> None:
     assert "server_id" in states[2]["reason"]
 
 
+async def test_quic_forwarder_listens_for_datagrams_only(rig: Rig) -> None:
+    port = free_port()
+    [state] = await rig.listen(
+        listen=[{"port": port, "type": "QUIC_FORWARDER", "server_id": 1}],
+        servers=[{"port": 443, "use_ssl": True}],
+    )
+    assert state["running"] is True
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken,
+        pytest.raises(OSError, match="in use"),
+    ):
+        taken.bind(("127.0.0.1", port))
+
+
 async def test_closing_a_listener_closes_its_connections_and_leaves_others(rig: Rig) -> None:
     one, other = free_port(), free_port()
     async with tcp_upstream() as server:

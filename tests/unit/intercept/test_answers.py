@@ -114,8 +114,11 @@ def test_a_page_of_100_rows_stays_under_8000_tokens_whatever_is_in_them(text: st
         )
         for n in range(100)
     ]
-    page = {"packets": rows_view(rows, ROW, PLAIN), "filter_applied": "x" * 300}
+    shown = rows_view(rows, ROW, PLAIN)
+    page = {"packets": shown, "filter_applied": "x" * 300}
     assert estimated_tokens(visible_json(page)) < 8_000
+    assert shown[0]["time"] == "2025-01-15T13:16:40.000Z"
+    assert shown[0]["truncated"]["url"] == 3_001
 
 
 def test_an_ordinary_page_is_not_cut_at_all() -> None:
@@ -278,7 +281,7 @@ def held() -> dict[str, object]:
 def test_what_is_held_is_shown_as_masked_text() -> None:
     shown = held_view(held(), PLAIN)
     assert "hunter22" not in visible_json(shown)
-    assert shown["head"].splitlines()[1] == "Host: shop"
+    assert shown["head"].splitlines()[:2] == [f"POST /pay?token={MASK} HTTP/1.1", "Host: shop"]
     assert shown["body"].startswith('{"amount": 5')
     assert shown["forwarded_at"] == "2025-01-15T10:30:30.000Z"
 

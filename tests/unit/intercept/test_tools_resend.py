@@ -102,6 +102,15 @@ async def test_several_packets_go_in_parallel_by_default() -> None:
     assert shown["mode"] == "parallel"
 
 
+async def test_single_packets_of_many_can_be_edited() -> None:
+    fake = recorded()
+    param = {"pattern": "id=\\d+", "value_template": "id={{index}}", "packet_index": 1}
+    await call(bulk_send, fake, packet_ids=[1, 2], regex_params=[param])
+    ((_, plan),) = fake.asked
+    read = bulk_plan(plan)
+    assert [len(read.edits_for(place)) for place in (0, 1)] == [0, 1]
+
+
 @pytest.mark.parametrize("packet_ids", [[], list(range(1, 102)), ["one"], None])
 async def test_one_to_100_packets_can_be_sent(packet_ids: Any) -> None:
     with pytest.raises(InvalidInput):

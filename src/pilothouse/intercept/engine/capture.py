@@ -218,7 +218,7 @@ class Capture:
             connection=client.id,
             kind="gRPC" if content_type.startswith("application/grpc") else "HTTP",
             client=address_of(client),
-            server=Address("", request.port),
+            server=_server_of(flow),
             server_name=request.pretty_host,
             scheme=request.scheme,
             method=request.method,
@@ -241,7 +241,7 @@ class Capture:
             ended = response.timestamp_end or response.timestamp_start
             exchange.duration_ms = (ended - request.timestamp_start) * 1000
         if flow.server_conn.peername:
-            exchange.server = Address(*flow.server_conn.peername[:2])
+            exchange.server = address_of(flow.server_conn)
         self._history.post(exchange)
 
     def _wants_whole(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
@@ -358,6 +358,15 @@ def _is_large(message: http.Message) -> bool:
 def address_of(connection: Connection) -> Address:
     peer = connection.peername
     return Address(peer[0], peer[1]) if peer else Address()
+
+
+def _server_of(flow: http.HTTPFlow) -> Address:
+    """As far as it is known before there is a connection to it."""
+    if flow.server_conn.peername:
+        return address_of(flow.server_conn)
+    host, port = flow.request.host, flow.request.port
+    is_address = host[:1].isdigit() and host.replace(".", "").isdigit() or ":" in host
+    return Address(host if is_address else "", port)
 
 
 def _refuse(flow: http.HTTPFlow, status: int, reason: str) -> None:
