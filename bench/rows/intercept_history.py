@@ -7,14 +7,14 @@ index is the same, in the same segments. A page is read as the tools read it, in
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
 from bench.peers import PILOTHOUSE, Workshop
-from bench.row import Bound, Noted, Row, Samplers
+from bench.row import Bound, Noted, Row, Sampler, Samplers
 from pilothouse.intercept import history_file, history_rows
 from pilothouse.intercept.indexing import Indexer
 from pilothouse.intercept.ports import HistoryAsk
@@ -103,20 +103,64 @@ def _took(packets: int, ask: HistoryAsk, rows: int | None) -> Noted:
     started = time.perf_counter()
     page = source.page(ask)
     took = (time.perf_counter() - started) * 1000
-    if rows is not None and len(page.rows) != rows * packets // MANY:
+    if rows is not None and len(page.rows) != rows:
         raise AssertionError(f"{len(page.rows)} rows for {ask.filter!r}")
     note = f"{len(page.rows)} rows, complete: {page.complete}, total {page.total_count:,}"
     return Noted(took, note if page.total_is_exact else f"{note} at least")
 
 
-def _run(
-    ask: HistoryAsk, rows: int | None, few: bool
-) -> Callable[[Workshop], "object"]:
+def _row(
+    name: str,
+    title: str,
+    bound: Bound,
+    ask: HistoryAsk,
+    *,
+    rows: int | None = None,
+    beside_few: bool = False,
+) -> Row:
     @contextmanager
     def run(workshop: Workshop) -> Iterator[Samplers]:
-        samplers: Samplers = {PILOTHOUSE: partial(_took, MANY, ask, rows)}
-        if few:
-            samplers = {**samplers, SMALL: partial(_took, FEW, ask, None)}
+        samplers: dict[str, Sampler] = {PILOTHOUSE: partial(_took, MANY, ask, rows)}
+        if beside_few:
+            samplers[SMALL] = partial(_took, FEW, ask, None)
         yield samplers
 
-    return run
+    return Row(
+        name=f"intercept-history-{name}",
+        title=f"{title}, of {MANY:,} packets",
+        subject=PILOTHOUSE,
+        peers=(SMALL,) if beside_few else (),
+        unit="ms",
+        better="lower",
+        bound=bound,
+        run=run,
+    )
+
+
+_DEFAULT = HistoryAsk()
+_OWN = HistoryAsk(session="mine")
+_URL = HistoryAsk(filter="url =~ needle=[0-9]")
+_TEXT = HistoryAsk(filter="full_text == Zauberlehrling")
+_COMMON = HistoryAsk(filter="full_text == basket")
+
+DEFAULT = _row("default", "The default page", Bound(50), _DEFAULT, rows=100)
+OWN = _row("session", "The default page of a session", Bound(50), _OWN, rows=100)
+DEFAULT_GROWTH = _row(
+    "default-growth", "The default page beside one of few", Bound(3, of=SMALL), _DEFAULT,
+    beside_few=True,
+)  # fmt: skip
+EQUALITY = _row(
+    "equality", "A rare value of an indexed column", Bound(100),
+    HistoryAsk(filter="status == 418"), rows=4,
+)  # fmt: skip
+URL = _row("url", "A rare literal in urls", Bound(500), _URL, rows=4)
+TEXT = _row("text", "A rare literal in all texts", Bound(500), _TEXT, rows=4)
+TEXT_GROWTH = _row(
+    "text-growth", "A literal in all texts beside few", Bound(3, of=SMALL), _COMMON,
+    beside_few=True,
+)  # fmt: skip
+SCAN = _row(
+    "scan", "A pattern without a literal that nothing matches", Bound(500),
+    HistoryAsk(filter="full_text =~ [0-9]{40}"),
+)  # fmt: skip
+ROWS = (DEFAULT, OWN, DEFAULT_GROWTH, EQUALITY, URL, TEXT, TEXT_GROWTH, SCAN)

@@ -130,6 +130,11 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
             spawn=start_child,
             read_only=settings.read_only,
             own_ports=lambda: shared.listeners,
+            engine_options=[
+                f"--max-bytes={settings.history_mb << 20}",
+                *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
+                *(["--insecure"] if settings.upstream_insecure else []),
+            ],
         ) as proxy,
         intercept_doors(shared, proxy),
     ):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.decoding import text_of
+from pilothouse.intercept.indexing import SEGMENT
 from pilothouse.intercept.query import INDEXES
 from pilothouse.intercept.schema import TABLES
-from pilothouse.intercept.indexing import SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -258,6 +258,26 @@ class Settings:
         "PILOTHOUSE_READ_ONLY",
         group="intercept",
     )
+    history_mb: int = _setting(
+        2048,
+        "Size at which the oldest packets make room for newer ones",
+        "PILOTHOUSE_HISTORY_MB",
+        unit="MB",
+        least=16,
+        group="intercept",
+    )
+    upstream_ca: str = _setting(
+        "",
+        "File of authorities that the proxy trusts for servers, besides the usual ones",
+        "PILOTHOUSE_UPSTREAM_CA",
+        group="intercept",
+    )
+    upstream_insecure: bool = _setting(
+        False,
+        "Let the proxy take any certificate that a server shows",
+        "PILOTHOUSE_UPSTREAM_INSECURE",
+        group="intercept",
+    )
     config_port: int = _port(
         32349,
         "PacketProxyHub-compatible config endpoint",

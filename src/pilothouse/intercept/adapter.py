@@ -27,7 +27,7 @@ from pilothouse.intercept.query import HistoryReader
 from pilothouse.intercept.tokens import TokenStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -230,6 +230,7 @@ async def open_proxy(
     spawn: Spawn,
     read_only: bool,
     own_ports: Callable[[], set[int]],
+    engine_options: Sequence[str] = (),
 ) -> AsyncIterator[Proxy]:
     """The proxy of this process for as long as the block lasts."""
     proxy = Proxy(
@@ -243,7 +244,7 @@ async def open_proxy(
     )
     try:
         async with open_engine(
-            folder, spawn, proxy.on_event, on_start=proxy.configure
+            folder, spawn, proxy.on_event, on_start=proxy.configure, options=engine_options
         ) as proxy.engine:
             await proxy.apply_if_wanted()
             yield proxy

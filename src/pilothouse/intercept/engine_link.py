@@ -134,8 +134,9 @@ class Engine:
             self._again.cancel()
             with suppress(asyncio.CancelledError):
                 await self._again
-        if self._running:
-            await self._running.close()
+        async with self._starting:  # one that is just being started has to end as well
+            if self._running:
+                await self._running.close()
 
     async def _process(self) -> _Process:
         async with self._starting:

@@ -7,6 +7,7 @@ last packet is gone. `facts.indexed_to` is the packet up to which everything is 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SEGMENT = 50_000
-STEP_CHARS = 80_000
-"""Text that is indexed in one transaction, some 10 ms of work."""
+"""Ids that share two tables; readers know it too."""
+STEP_S = 0.015
+MOST_CHARS = 80_000
+LEAST_CHARS = 10_000
+"""Text that is indexed in one transaction: less where the machine is busy with other things."""
 STEP_ROWS = 128
 MOST_UNMERGED = 48
 """Steps after which their blocks are merged in spite of traffic: a search reads them all."""
@@ -30,6 +34,7 @@ OVERLAP = 2
 GONE_BLOCKS = 256
 """Blocks of a table that is dropped, deleted at a time."""
 WASTE = 1000
+"""Packets that are gone, for which tables are not yet begun anew."""
 
 _NEXT = (
     "SELECT id, url, head, body FROM packets JOIN contents USING (id)"
@@ -58,6 +63,7 @@ class Indexer:
         self._parts: deque[Part] = deque()
         """Read, but not indexed yet."""
         self._indexed_to = fact(connection, "indexed_to")
+        self._chars = MOST_CHARS // 2
         self._unmerged: dict[str, int] = {}
         """Tables with the number of steps that were added to them."""
         self._doomed = self._find_doomed()
@@ -72,6 +78,16 @@ class Indexer:
         Raises:
             sqlite3.Error: it stays as it was.
         """
+        begun = time.monotonic()
+        did_some = self._step()
+        took = time.monotonic() - begun
+        if took > STEP_S:
+            self._chars = max(LEAST_CHARS, self._chars // 2)
+        elif took < STEP_S / 3:
+            self._chars = min(MOST_CHARS, self._chars * 2)
+        return did_some
+
+    def _step(self) -> bool:
         if max(self._unmerged.values(), default=0) >= MOST_UNMERGED:
             return self._merge()
         if not self._parts:
@@ -99,9 +115,9 @@ class Indexer:
         cursor = self._connection.execute(_NEXT, (self._indexed_to, STEP_ROWS))
         for packet_id, url, head, body in cursor:
             text = text_of(head, body)
-            self._parts.extend(_parts(packet_id, url or "", text))
+            self._parts.extend(_parts(packet_id, url or "", text, self._chars))
             chars += len(text)
-            if chars >= STEP_CHARS:
+            if chars >= self._chars:
                 break
         cursor.close()
 
@@ -109,7 +125,7 @@ class Indexer:
         chars = 0
         for part in self._parts:
             chars += len(part.text)
-            if chars > STEP_CHARS and chars != len(part.text):
+            if chars > self._chars and chars != len(part.text):
                 return
             yield part
 
@@ -151,7 +167,7 @@ class Indexer:
         table = max(self._unmerged, key=self._unmerged.__getitem__)
         with transaction(self._connection):
             before = self._connection.total_changes
-            self._tune(table, "merge", MERGED_PAGES)
+            self._tune(table, "merge", max(1, MERGED_PAGES * self._chars // MOST_CHARS))
             # The command itself counts as one.
             is_done = self._connection.total_changes - before < 2
         if is_done:
@@ -224,13 +240,13 @@ class Indexer:
         return True
 
 
-def _parts(packet_id: int, url: str, text: str) -> Iterator[Part]:
+def _parts(packet_id: int, url: str, text: str, size: int) -> Iterator[Part]:
     """The same rowid may be inserted again: without positions its tokens are simply added."""
-    starts = range(0, max(1, len(text) - OVERLAP), STEP_CHARS - OVERLAP)
+    starts = range(0, max(1, len(text) - OVERLAP), size - OVERLAP)
     for start in starts:
         yield Part(
             packet_id,
             "" if start else url,
-            text[start : start + STEP_CHARS],
+            text[start : start + size],
             is_last=start == starts[-1],
         )

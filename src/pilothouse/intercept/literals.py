@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHORTEST = 3
+MOST_TRIGRAMS = 32
+"""Of a longer literal only those that cover it are asked for."""
 _QUANTIFIERS = "*+?{"
 _NOT_A_CHARACTER = "bBAzdDwWsS"
 _CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
@@ -62,9 +64,10 @@ def words(needed: Needed) -> list[str]:
 
 
 def _trigrams(literal: str) -> list[str]:
-    """Enough of its trigrams to cover it: the overlapping ones would find little less, for more."""
-    starts = [*range(0, len(literal) - SHORTEST, SHORTEST), len(literal) - SHORTEST]
-    parts = (literal[start : start + SHORTEST] for start in starts if start >= 0)
+    """All of a short one: each that is asked for spares texts that would be read in vain."""
+    last = len(literal) - SHORTEST
+    starts = range(last + 1) if last < MOST_TRIGRAMS else [*range(0, last, SHORTEST), last]
+    parts = (literal[start : start + SHORTEST] for start in starts)
     return [part for part in parts if all(map(_folds_alike, part))]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.cursors import Order, Place, read_cursor, read_order, write_cursor
-from pilothouse.intercept.filter_sql import INDEXED_ORDERS, INDEXES, Plan, plan_of
+from pilothouse.intercept.filter_sql import EVERYTHING, INDEXED_ORDERS, INDEXES, Plan, plan_of
 from pilothouse.intercept.model import PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
 from pilothouse.intercept.reading import Reading, Snapshot
@@ -141,6 +141,8 @@ class _Asked:
         self.reading, self.snapshot, self.plan = reading, snapshot, plan
         self.order, self.ask = order, ask
         self.warning = plan.warning
+        # Where nobody else has packets, a session sees all, and all is quicker to read and count.
+        self.session = ask.session if _others(snapshot, ask.session) else None
         self.walk = self._new_walk()
 
     def page(self, place: Place) -> HistoryPage:
@@ -152,41 +154,48 @@ class _Asked:
         return self._by_window(place)
 
     def _new_walk(self) -> Walk:
-        return Walk(self.reading, self.snapshot, self.plan, self.ask.session)
+        return Walk(self.reading, self.snapshot, self.plan, self.session)
 
     def _by_id(self, place: Place) -> HistoryPage:
         low, high = 0, self.snapshot.newest
         if place.id:
             low, high = (0, place.id - 1) if self.order.descending else (place.id + 1, high)
+        skip = place.skip + self.ask.offset
+        if self.plan is EVERYTHING and self.session is None and self.snapshot.is_gapless:
+            # The place of an offset can be reckoned.
+            low = max(low, self.snapshot.oldest)
+            low, high = (low, high - skip) if self.order.descending else (low + skip, high)
+            skip = 0
         self.reading.watch.start(SCAN_S)
         found = self.walk.by_id(low, high, descending=self.order.descending)
-        return self._ended(place, found)
+        return self._ended(skip, found)
 
     def _by_index(self, place: Place, index: str) -> HistoryPage:
         after = (place.id, place.key) if place.id else None
+        skip = place.skip + self.ask.offset
         if self.plan.is_narrow:
             self.reading.watch.start(GATHER_S)
             best = self._best(0, self.snapshot.newest, place)
             if self.walk.complete:
-                return self._ended(place, iter(best))
+                return self._ended(skip, iter(best))
         self.walk = self._new_walk()
         self.reading.watch.start(SCAN_S - GATHER_S if self.plan.is_narrow else SCAN_S)
         found = self.walk.by_index(index, self.order.name, after, descending=self.order.descending)
-        return self._ended(place, found)
+        return self._ended(skip, found)
 
-    def _ended(self, place: Place, found: Iterator[Found]) -> HistoryPage:
+    def _ended(self, skip: int, found: Iterator[Found]) -> HistoryPage:
         """The page of a walk that gives what matches in the order asked for."""
-        skip = place.skip + self.ask.offset
         taken = list(islice(found, skip + self.ask.limit + 1))
         given = taken[skip : skip + self.ask.limit]
         if len(taken) > skip + self.ask.limit:
             return self._page(given, Place(given[-1][1], given[-1][0]))
         if self.walk.complete:
-            everything = len(taken) if not self.ask.cursor else None
-            return self._page(given, None, everything=everything)
+            is_whole = not self.ask.cursor and skip == self.ask.offset
+            return self._page(given, None, total=(len(taken), True) if is_whole else None)
         key = _key(self.snapshot.db, self.order.name, self.walk.reached)
         place = Place(key, self.walk.reached, max(0, skip - len(taken)))
-        return self._page(given, place, complete=False)
+        # The time for this page is used up, so nothing more is counted.
+        return self._page(given, place, complete=False, total=(0, False))
 
     def _by_window(self, place: Place) -> HistoryPage:
         """As many ids as can be read in time are sorted together; the next window follows."""
@@ -233,14 +242,16 @@ class _Asked:
         place: Place | None,
         *,
         complete: bool = True,
-        everything: int | None = None,
+        total: tuple[int, bool] | None = None,
     ) -> HistoryPage:
-        total, is_exact = (everything, True) if everything is not None else self._total()
+        count, is_exact = self._total() if total is None else total
         least = self.ask.offset + len(given) + (place is not None)
         question = (self.ask.filter, self.ask.session)
+        if self.reading.given_up:
+            self.warning = _also(self.warning, _given_up({id for id, _ in self.reading.given_up}))
         return HistoryPage(
             rows=_rows(self.snapshot, [id for id, _ in given]),
-            total_count=total if is_exact else max(total, least),
+            total_count=count if is_exact else max(count, least),
             total_is_exact=is_exact,
             has_more=place is not None,
             complete=complete,
@@ -250,13 +261,24 @@ class _Asked:
 
     def _total(self) -> tuple[int, bool]:
         is_all = not self.ask.filter.strip()
-        if is_all and self.ask.session is None and self.snapshot.rows is not None:
+        if is_all and self.session is None and self.snapshot.rows is not None:
             return self.snapshot.rows, True
-        question = (self.ask.filter, self.ask.session)
+        question = (self.ask.filter, self.session)
         if question not in self.reading.totals:
             self.reading.watch.start(COUNT_ALL_S if is_all else COUNT_S)
             self.reading.totals[question] = self._new_walk().count()
         return self.reading.totals[question]
+
+
+def _others(snapshot: Snapshot, session: str | None) -> bool:
+    """Whether there are packets that this session may not see."""
+    if session is None:
+        return False
+    sql = (
+        "SELECT EXISTS (SELECT 1 FROM packets WHERE session > '' AND session < ?1)"
+        " OR EXISTS (SELECT 1 FROM packets WHERE session > ?1)"
+    )
+    return bool(snapshot.db.execute(sql, (session,)).fetchone()[0])
 
 
 def _ascending(row: Found) -> tuple[bool, Any, int]:
@@ -325,6 +347,14 @@ def _not_found(packet_id: int, snapshot: Snapshot) -> PacketNotFound:
         packet_id=packet_id,
         oldest_id=snapshot.oldest,
         newest_id=snapshot.newest,
+    )
+
+
+def _given_up(ids: set[int]) -> str:
+    some = ", ".join(map(str, sorted(ids)[:5])) + (" …" if len(ids) > 5 else "")
+    return (
+        f"the pattern would take too long on {len(ids)} large texts, which were left out as if they"
+        f" were not there (packets {some})"
     )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pilothouse.core.clock import iso
-from pilothouse.core.regex import compile_pattern
 from pilothouse.intercept.filters import literal_pattern
+from pilothouse.intercept.pattern_search import occurs, searcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +82,8 @@ class Reading:
         self.totals: dict[tuple[str, str | None], tuple[int, bool]] = {}
         self._version = -1
         self._texts: dict[int, str] = {}
+        self.given_up: set[tuple[int, str]] = set()
+        """Packets, with the patterns that would have taken too long for their texts."""
         self.db.execute("PRAGMA query_only = 1")
         self.db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self.db.create_function("visit", 1, self.watch.visit)
@@ -98,6 +99,7 @@ class Reading:
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """The history as it is now, the same for every statement within."""
+        self.given_up.clear()
         self.db.execute("BEGIN")
         try:
             (version,) = self.db.execute("PRAGMA data_version").fetchone()
@@ -110,7 +112,9 @@ class Reading:
         finally:
             self.db.execute("COMMIT")
 
-    def _text_has(self, how: str, needle: str, packet_id: int, head: bytes, body: bytes) -> bool:
+    def _text_has(
+        self, how: str, needle: str, packet_id: int, head: bytes, body: bytes
+    ) -> bool | None:
         text = self._texts.get(packet_id)
         if text is None:
             from pilothouse.intercept.decoding import text_of
@@ -122,8 +126,12 @@ class Reading:
         if how == "literal":
             return needle in text
         pattern = literal_pattern(needle) if how == "literal_i" else needle
-        # Bytes, because a match in a string has its offsets counted out in characters.
-        return _compiled(pattern, how.endswith("_i")).search(text.encode()) is not None
+        if (packet_id, pattern) in self.given_up:
+            return None
+        found = occurs(searcher(pattern, how.endswith("_i")), text.encode())
+        if found is None:
+            self.given_up.add((packet_id, pattern))
+        return found
 
 
 class Snapshot:
@@ -147,6 +155,10 @@ class Snapshot:
     def is_empty(self) -> bool:
         return self.newest == 0
 
+    @property
+    def is_gapless(self) -> bool:
+        return self.rows == self.newest - self.oldest + 1
+
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
@@ -160,9 +172,4 @@ def _found(pattern: str, value: str | int | float | None) -> bool | None:
     if value is None:
         return None
     text = iso(value) if isinstance(value, float) else str(value)
-    return _compiled(pattern, False).search(text.encode()) is not None
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str, ignore_case: bool) -> Any:
-    return compile_pattern(pattern, ignore_case=ignore_case)
+    return occurs(searcher(pattern), text.encode())

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import websockets
 
 from pilothouse.core.faults import InvalidInput
-from tests.support.engine_rig import GUARD_S, Rig, running_engine
-from tests.support.upstreams import Authority, Upstream, authority, content_of, http_upstream
+from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.upstreams import (
+    Authority,
+    Upstream,
+    authority,
+    content_of,
+    http_upstream,
+    tcp_upstream,
+    websocket_upstream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,6 +87,30 @@ async def test_rule_sees_a_gzipped_response_decoded_and_it_stays_gzipped(
     assert answer.text == "a public word" * 20
     assert answer.headers["content-encoding"] == "gzip"
     assert response["modified"] == 1
+
+
+async def test_rules_change_messages_of_tcp_and_websocket_connections(rig: Rig) -> None:
+    port = free_port()
+    edit = {"pattern": "red", "replaced": "blue", "direction": "CLIENT_REQUEST"}
+    async with tcp_upstream() as tcp, websocket_upstream() as sockets:
+        await rig.listen(
+            listen=[{"port": port, "type": "FORWARDER", "server_id": 1}],
+            servers=[{"port": tcp.port, "encoder": "Sample"}],
+            edits=[edit],
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"a red word")
+        assert await asyncio.wait_for(reader.readexactly(11), GUARD_S) == b"a blue word"
+        writer.close()
+        proxy = f"http://127.0.0.1:{await rig.session('talking')}"
+        async with websockets.connect(f"ws://localhost:{sockets.port}/", proxy=proxy) as connected:
+            await connected.send("red")
+            assert await connected.recv() == "echo:blue"
+    changed = [row for row in await rig.packets() if row["modified"] and row["type"] != "HTTP"]
+    assert {(row["type"], row["body"], row["original_body"]) for row in changed} == {
+        ("TCP", b"a blue word", b"a red word"),
+        ("WebSocket", b"blue", b"red"),
+    }
 
 
 async def test_rule_that_leaves_nothing_drops_the_request(

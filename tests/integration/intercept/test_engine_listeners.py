@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from base64 import b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+import websockets
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from pilothouse.core.urls import Policy
+from pilothouse.e2e.proxy import open_proxy
+from pilothouse.intercept.engine.certificates import ca_pem, spki_hash
 from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.quic import h3_get, h3_upstream
 from tests.support.upstreams import (
     Authority,
     authority,
     http_upstream,
     tcp_upstream,
     udp_upstream,
+    websocket_upstream,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +90,20 @@ async def test_quic_forwarder_listens_for_datagrams_only(rig: Rig) -> None:
         pytest.raises(OSError, match="in use"),
     ):
         taken.bind(("127.0.0.1", port))
+
+
+async def test_http3_is_recorded_through_a_quic_forwarder(rig: Rig, upstream_ca: Authority) -> None:
+    port, target = free_port(), free_port()
+    async with h3_upstream(upstream_ca, target), asyncio.timeout(GUARD_S):
+        await rig.listen(
+            listen=[{"port": port, "type": "QUIC_FORWARDER", "server_id": 1}],
+            servers=[{"port": target, "ip": "localhost", "use_ssl": True}],
+        )
+        trusted = rig.folder / "ca" / "mitmproxy-ca-cert.pem"
+        assert await h3_get(port, "/three", trusted) == b"h3:/three"
+        request, response = await rig.pair("/three")
+    assert (request["version"], request["alpn"], request["scheme"]) == ("HTTP/3", "h3", "https")
+    assert response["body"] == b"h3:/three"
 
 
 async def test_closing_a_listener_closes_its_connections_and_leaves_others(rig: Rig) -> None:
@@ -212,6 +236,56 @@ async def test_session_goes_through_its_upstream_proxy_alone(rig: Rig) -> None:
     await rig.ask("close_session", session="policy")
     async with rig.client(own) as client:
         assert (await client.get("http://127.0.0.1:9/")).status_code == 502
+
+
+async def test_session_behind_the_policy_proxy_reaches_what_the_policy_allows_and_no_more(
+    rig: Rig, upstream_ca: Authority
+) -> None:
+    refused: list[str] = []
+    async with (
+        http_upstream(upstream_ca.context()) as secure,
+        websocket_upstream(upstream_ca.context()) as sockets,
+        http_upstream() as closed,
+        open_proxy(
+            lambda: Policy(development=True, blocked_ports=frozenset({closed.port})),
+            lambda refusal: refused.append(f"{refusal.host}:{refusal.port}"),
+        ) as policy,
+    ):
+        port = await rig.session("chained", upstream=policy.port)
+        async with rig.client(port) as client:
+            answer = await client.get(f"https://localhost:{secure.port}/echo?chained")
+            assert answer.json()["headers"]["x-pilothouse-exchange"]
+            blocked = await client.get(f"http://localhost:{closed.port}/hello")
+        async with websockets.connect(
+            f"wss://localhost:{sockets.port}/chained",
+            proxy=f"http://127.0.0.1:{port}",
+            ssl=rig.trust(),
+        ) as socket_:
+            await socket_.send("hi")
+            assert await socket_.recv() == "echo:hi"
+    assert blocked.status_code == 403
+    assert closed.heads == []
+    assert refused == [f"localhost:{closed.port}"]
+    rows = [row for row in await rig.packets() if row["session"] == "chained"]
+    assert {"/echo?chained", "/hello", "/chained"} <= {row["url"] for row in rows}
+
+
+async def test_certificate_shown_has_the_key_that_a_browser_is_told_to_trust(
+    rig: Rig, upstream_ca: Authority
+) -> None:
+    port = await rig.session("pinned")
+    async with http_upstream(upstream_ca.context()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        target = f"localhost:{server.port}"
+        writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        await writer.start_tls(rig.trust(), server_hostname="localhost")
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+    key = x509.load_der_x509_certificate(shown).public_key()
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    assert spki_hash(rig.folder) == b64encode(sha256(der).digest()).decode()
+    assert ca_pem(rig.folder) == (rig.folder / "ca" / "mitmproxy-ca-cert.pem").read_bytes()
 
 
 async def test_closed_session_listens_no_more_and_its_port_can_be_had_again(rig: Rig) -> None:

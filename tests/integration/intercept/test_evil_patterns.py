@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ TEXTS = {
     "a": b"a" * MEGABYTE,
     "ab": b"ab" * (MEGABYTE // 2),
     "mixed": bytes(range(32, 127)) * (MEGABYTE // 95),
-    "blank": b" " * MEGABYTE,
+    "random": bytes(random.Random(1).choices(b"ab", k=MEGABYTE)),
 }
 GUARD_S = 1.5
 """Five times the 300 ms that each may take."""
@@ -44,8 +45,8 @@ def evil_patterns() -> list[str]:
     patterns += ["(" * n + "a" + ")*" * n + "!" for n in (10, 50, 200)]
     patterns += [f"(x+x+)+{'y' * n}" for n in range(1, 20)]
     patterns += [rf"\pL{{{n}}}\pN\b.*!" for n in (2, 10, 50)]
-    patterns += [rf"[^\x00-\x{{{n:x}}}]+[a-b]{{0,{n % 90}}}!" for n in range(200, 300)]
-    return patterns[:200]
+    patterns += [f"[ab]*a[ab]{{{n}}}!" for n in range(5, 500, 10)]
+    return patterns[-200:]
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +62,15 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryReader]:
 
 
 def judged(reader: HistoryReader, pattern: str, packet: int) -> float | None:
-    """Seconds for one packet of a megabyte; None if the pattern was refused."""
+    """Seconds of the CPU for one packet of a megabyte; None if the pattern was refused."""
     quoted = pattern.replace("\\", "\\\\").replace('"', '\\"')
     ask = HistoryAsk(filter=f'id == {packet} && response =~ "{quoted}"', limit=1)
-    started = time.perf_counter()
+    started = time.thread_time()
     try:
         reader.page(ask)
-    except BadFilter as fault:
-        assert fault.number == -32002
-        assert fault.details["expected"] == "an RE2 pattern"
+    except BadFilter:
         return None
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 def test_two_hundred_evil_patterns_are_refused_or_done_soon(reader: HistoryReader) -> None:
@@ -80,12 +79,22 @@ def test_two_hundred_evil_patterns_are_refused_or_done_soon(reader: HistoryReade
     slow: dict[str, float] = {}
     refused = 0
     for at, pattern in enumerate(patterns):
-        took = judged(reader, pattern, 2 + 2 * (at % len(TEXTS)))
+        took = judged(reader, pattern, 2 + 2 * (at % len(TEXTS) if "*a[ab]" not in pattern else 3))
         refused += took is None
         if took is not None and took > GUARD_S:
             slow[pattern] = took
     assert slow == {}
-    assert 0 < refused < 150
+    assert 0 < refused < 50
+
+
+def test_a_text_that_a_pattern_takes_too_long_for_is_told(reader: HistoryReader) -> None:
+    for operator in ("=~", "!~"):
+        page = reader.page(HistoryAsk(filter=f"id == 8 && response {operator} [ab]*a[ab]{{400}}!"))
+        assert page.rows == []
+        assert "would take too long on 1 large texts" in page.warning
+        assert "packets 8" in page.warning
+    quick = reader.page(HistoryAsk(filter="id == 8 && response =~ [ab]*a[ab]{5}a$"))
+    assert "too long" not in quick.warning
 
 
 @pytest.mark.anyio

@@ -90,8 +90,11 @@ def test_the_literals_that_a_pattern_needs(pattern: str, needed: object) -> None
     assert needed_by(pattern) == needed
 
 
-def test_the_index_is_asked_for_trigrams_that_cover_a_literal() -> None:
-    assert index_query("abcdefgh") == '"abc" AND "def" AND "fgh"'
+def test_the_index_is_asked_for_the_trigrams_of_a_literal() -> None:
+    assert index_query("abcde") == '"abc" AND "bcd" AND "cde"'
+    long = index_query("".join(map(chr, range(0x4E00, 0x4E00 + 100))))
+    assert long is not None
+    assert long.count(" AND ") == 33
     assert index_query("abc") == '"abc"'
     assert index_query('a"b') == '"a""b"'
     assert index_query("ab") is None
@@ -102,7 +105,7 @@ def test_the_index_is_asked_for_trigrams_that_cover_a_literal() -> None:
 
 
 def test_what_the_text_index_can_say_of_a_whole_filter() -> None:
-    api = Lookup("url", '"/ap" AND "pi/"', ("/api/",))
+    api = Lookup("url", '"/ap" AND "api" AND "pi/"', ("/api/",))
     word = Lookup("text", '"foo"', ("foo",))
     assert plan_of("url =~ /api/ && full_text == foo").lookup == Lookups(True, (api, word))
     assert plan_of("url =~ /api/ || full_text == foo").lookup == Lookups(False, (api, word))

@@ -16,6 +16,7 @@ from pilothouse.core.clock import anchored
 from pilothouse.intercept.engine.announcing import Announcer
 from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
 from pilothouse.intercept.engine.capture import Capture
+from pilothouse.intercept.engine.changing import Changes
 from pilothouse.intercept.engine.commands import Commands
 from pilothouse.intercept.engine.connections import Connections
 from pilothouse.intercept.engine.guard import Guard
@@ -81,10 +82,13 @@ def _assemble(
 ) -> Commands:
     guard = Guard(listeners.ports)
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
-    capture = Capture(history, listeners, guard, mocks, breakpoints)
-    live = Live(history, listeners, capture, master.proxy)
-    connections = Connections(capture, listeners, guard, mocks, master.proxy)
-    master.addons.add(capture, live, connections)
+    changes = Changes(breakpoints)
+    live = Live(history, listeners, changes, master.proxy)
+    master.addons.add(
+        Capture(history, listeners, guard, mocks, changes),
+        live,
+        Connections(changes, listeners, guard, mocks, master.proxy),
+    )
 
     async def record(exchange: Exchange) -> None:
         history.post(exchange)
@@ -104,7 +108,7 @@ def _assemble(
         )
 
     return Commands(
-        capture=capture,
+        changes=changes,
         listeners=listeners,
         guard=guard,
         mocks=mocks,

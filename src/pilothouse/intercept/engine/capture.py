@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from mitmproxy import http
 
 from pilothouse.intercept.engine import messages, streaming
-from pilothouse.intercept.engine.messages import KEY_HEADER, NotAMessage
+from pilothouse.intercept.engine.messages import KEY_HEADER
 from pilothouse.intercept.model import Address, Exchange, Sent
-from pilothouse.intercept.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from mitmproxy.connection import Connection
 
-    from pilothouse.intercept.engine.breakpoints import Breakpoints, Side
+    from pilothouse.intercept.engine.breakpoints import Side
+    from pilothouse.intercept.engine.changing import Changes
     from pilothouse.intercept.engine.guard import Guard
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.mocks import Mock, Mocks
-    from pilothouse.intercept.rules import Direction
 
-MOST_SERVERS = 1_000
 _EXCHANGE = "pilothouse"
-_DIRECTIONS: dict[Side, Direction] = {"request": "CLIENT_REQUEST", "response": "SERVER_RESPONSE"}
 logger = logging.getLogger(__name__)
 
 
@@ -49,30 +46,13 @@ class Capture:
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,
-        breakpoints: Breakpoints,
+        changes: Changes,
     ) -> None:
-        self.rules = Rules()
-        self._servers: dict[tuple[str, int], dict[str, Any] | None] = {}
-        """What the rules said of hosts that were asked for."""
         self._history = history
         self._listeners = listeners
         self._guard = guard
         self._mocks = mocks
-        self._breakpoints = breakpoints
-
-    def use(self, rules: Rules) -> None:
-        """From the next message on."""
-        self.rules = rules
-        self._servers.clear()
-
-    def server_for(self, host: str, port: int) -> dict[str, Any] | None:
-        """The configured server that is meant, if there is one."""
-        place = (host, port)
-        if place not in self._servers:
-            if len(self._servers) >= MOST_SERVERS:
-                self._servers.clear()
-            self._servers[place] = self.rules.server_for(host, port)
-        return self._servers[place]
+        self._changes = changes
 
     # Requests
 
@@ -102,7 +82,7 @@ class Capture:
         if exchange.session:
             exchange.key = uuid4().hex
             request.headers[KEY_HEADER] = exchange.key.encode()
-        whole = self._wants_whole("request", flow, exchange) or self._mocks
+        whole = self._changes.concern("request", flow, exchange) or self._mocks
         _arrange(request, exchange.kind, whole=bool(whole))
 
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
@@ -117,13 +97,13 @@ class Capture:
                 self._tell_if_skipped("request", flow, exchange)
             self._history.post(exchange)
             return None
-        if self._wants_whole("request", flow, exchange) or self._mocks:
+        if self._changes.concern("request", flow, exchange) or self._mocks:
             return self._request_changed(flow, exchange)
         self._history.post(exchange)
         return None
 
     async def _request_changed(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
-        if not await self._change("request", flow, exchange):
+        if not await self._changes.make("request", flow, exchange):
             exchange.error = "a rule or a breakpoint dropped the request"
             flow.kill()
         exchange.method, exchange.url = flow.request.method, flow.request.path
@@ -150,7 +130,7 @@ class Capture:
             response.headers[KEY_HEADER] = exchange.key.encode()
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             exchange.kind = "SSE"
-        _arrange(response, exchange.kind, whole=self._wants_whole("response", flow, exchange))
+        _arrange(response, exchange.kind, whole=self._changes.concern("response", flow, exchange))
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         exchange = _exchange(flow)
@@ -160,13 +140,13 @@ class Capture:
         exchange.response = _sent(response, messages.response_head(response))
         if response.raw_content is None:
             self._tell_if_skipped("response", flow, exchange)
-        elif self._wants_whole("response", flow, exchange):
+        elif self._changes.concern("response", flow, exchange):
             return self._response_changed(flow, exchange)
         self._close(flow, exchange)
         return None
 
     async def _response_changed(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
-        if not await self._change("response", flow, exchange):
+        if not await self._changes.make("response", flow, exchange):
             exchange.error = "a rule or a breakpoint dropped the response"
             flow.kill()
         self._close(flow, exchange)
@@ -212,7 +192,7 @@ class Capture:
     def _open(self, flow: http.HTTPFlow) -> Exchange:
         request, client = flow.request, flow.client_conn
         listener = self._listeners.of(client)
-        server = self.server_for(request.host, request.port)
+        server = self._changes.server_for(request.host, request.port)
         content_type = request.headers.get("content-type", "")
         exchange = Exchange(
             connection=client.id,
@@ -229,7 +209,7 @@ class Capture:
             session=listener.session,
             listener=listener.port,
         )
-        flow.metadata[_EXCHANGE] = (exchange, server["id"] if server else None)
+        flow.metadata[_EXCHANGE] = exchange
         return exchange
 
     def _close(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
@@ -244,18 +224,8 @@ class Capture:
             exchange.server = address_of(flow.server_conn)
         self._history.post(exchange)
 
-    def _wants_whole(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
-        """Whether the message must be here as a whole before it goes on."""
-        server_id = flow.metadata[_EXCHANGE][1]
-        return self.rules.concerns(_DIRECTIONS[side], server_id) or bool(
-            self._breakpoints
-            and self._breakpoints.stops(
-                side, exchange.session, exchange.method, flow.request.pretty_url
-            )
-        )
-
     def _tell_if_skipped(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> None:
-        if self._wants_whole(side, flow, exchange) or (side == "request" and self._mocks):
+        if self._changes.concern(side, flow, exchange) or (side == "request" and self._mocks):
             logger.warning(
                 "%s %s: its %s was streamed, so rules, mocks and breakpoints did not apply to it",
                 exchange.method,
@@ -263,73 +233,10 @@ class Capture:
                 side,
             )
 
-    async def _change(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
-        """Apply rules, then breakpoints; False if the message is to be dropped."""
-        message = flow.request if side == "request" else flow.response
-        before = exchange.request if side == "request" else exchange.response
-        if message is None or before is None:
-            return True
-        server_id = flow.metadata[_EXCHANGE][1]
-        edited = self.rules.apply(
-            _DIRECTIONS[side], server_id, messages.decoded(message, before.head)
-        )
-        if not self._changed(side, flow, exchange, before, edited):
-            return False
-        url, session = flow.request.pretty_url, exchange.session
-        if not self._breakpoints.stops(side, session, exchange.method, url):
-            return True
-        head = _head(message)
-        decision = await self._breakpoints.hold(
-            side, session, exchange.method, url, head, messages.decoded(message, b"")
-        )
-        if decision.drop:
-            return False
-        return self._changed(side, flow, exchange, before, decision.edited)
-
-    def _changed(
-        self,
-        side: Side,
-        flow: http.HTTPFlow,
-        exchange: Exchange,
-        before: Sent,
-        edited: bytes | None,
-    ) -> bool:
-        """Take over an edited message; False if nothing is left of it."""
-        if edited is None:
-            return True
-        if not edited:
-            return False
-        message: http.Message
-        try:
-            if side == "request":
-                message = flow.request
-                messages.change_request(flow.request, edited)
-            else:
-                assert flow.response is not None
-                message = flow.response
-                messages.change_response(flow.response, edited)
-        except NotAMessage as error:
-            logger.warning("an edit of %s was not applied: %s", flow.request.pretty_url, error)
-            return True
-        after = messages.sent(message, _head(message))
-        after.modified, after.original = True, (before.head, before.body)
-        if side == "request":
-            exchange.request = after
-        else:
-            exchange.response = after
-        return True
-
 
 def _exchange(flow: http.HTTPFlow) -> Exchange | None:
-    kept: tuple[Exchange, Any] | None = flow.metadata.get(_EXCHANGE)
-    return kept[0] if kept else None
-
-
-def _head(message: http.Message) -> bytes:
-    if isinstance(message, http.Request):
-        return messages.request_head(message)
-    assert isinstance(message, http.Response)
-    return messages.response_head(message)
+    kept: Exchange | None = flow.metadata.get(_EXCHANGE)
+    return kept
 
 
 def _sent(message: http.Message, head: bytes) -> Sent:
@@ -365,7 +272,7 @@ def _server_of(flow: http.HTTPFlow) -> Address:
     if flow.server_conn.peername:
         return address_of(flow.server_conn)
     host, port = flow.request.host, flow.request.port
-    is_address = host[:1].isdigit() and host.replace(".", "").isdigit() or ":" in host
+    is_address = host.replace(".", "").isdigit() or ":" in host
     return Address(host if is_address else "", port)
 
 

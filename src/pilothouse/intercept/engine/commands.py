@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pilothouse.intercept.engine.breakpoints import Breakpoints
-    from pilothouse.intercept.engine.capture import Capture
+    from pilothouse.intercept.engine.changing import Changes
     from pilothouse.intercept.engine.guard import Guard
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.live import Live
@@ -33,7 +33,7 @@ class Commands:
     def __init__(
         self,
         *,
-        capture: Capture,
+        changes: Changes,
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,
@@ -42,7 +42,7 @@ class Commands:
         history: HistoryWriter,
         open_jobs: Callable[[], Jobs],
     ) -> None:
-        self._capture = capture
+        self._changes = changes
         self._listeners = listeners
         self._guard = guard
         self._mocks = mocks
@@ -90,7 +90,7 @@ class Commands:
         blocked_ports: Sequence[int] = (),
         allow_ports: Sequence[int] = (),
     ) -> list[dict[str, Any]]:
-        self._capture.use(Rules.of(config))
+        self._changes.use(Rules.of(config))
         self._guard.configure(blocked_ports, allow_ports)
         states = await self._listeners.configure(config)
         for state in states:

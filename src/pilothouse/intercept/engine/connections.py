@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
     from mitmproxy.tls import ClientHelloData, TlsData
 
-    from pilothouse.intercept.engine.capture import Capture
+    from pilothouse.intercept.engine.changing import Changes
     from pilothouse.intercept.engine.guard import Guard
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.mocks import Mocks
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 class Connections:
     def __init__(
         self,
-        capture: Capture,
+        changes: Changes,
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,
         proxy: Proxyserver,
     ) -> None:
-        self._capture = capture
+        self._changes = changes
         self._listeners = listeners
         self._guard = guard
         self._mocks = mocks
@@ -43,7 +43,7 @@ class Connections:
         names = [hello.client_hello.sni, server.address[0] if server.address else None]
         port = self._listeners.of(client).port
         for name in filter(None, names):
-            if self._capture.rules.passes_through(name, port):
+            if self._changes.passes_through(name, port):
                 hello.ignore_connection = True
                 logger.info("TLS to %s passes through as it is", name)
                 return

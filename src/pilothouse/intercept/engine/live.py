@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.events import MessageInjected
 
-    from pilothouse.intercept.engine.capture import Capture, Recorder
+    from pilothouse.intercept.engine.breakpoints import Side
+    from pilothouse.intercept.engine.capture import Recorder
+    from pilothouse.intercept.engine.changing import Changes
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.rules import Direction
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +47,11 @@ class Live:
     """Connections that are open, each by the id that its packets carry as `connection`."""
 
     def __init__(
-        self, history: Recorder, listeners: Listeners, capture: Capture, proxy: Proxyserver
+        self, history: Recorder, listeners: Listeners, changes: Changes, proxy: Proxyserver
     ) -> None:
         self._history = history
         self._listeners = listeners
-        self._capture = capture
+        self._changes = changes
         self._proxy = proxy
         self._flows: dict[str, Flow] = {}
         self._put_in: dict[str, list[_Own]] = {}
@@ -137,10 +138,9 @@ class Live:
         exchange = self._opened(kind, flow)
         exchange.resend = own is not None
         before = message.content
-        server = self._capture.server_for(exchange.server_name, exchange.server.port)
-        direction: Direction = "CLIENT_REQUEST" if message.from_client else "SERVER_RESPONSE"
-        server_id = server["id"] if server else None
-        edited = None if own else self._capture.rules.apply(direction, server_id, before)
+        server = self._changes.server_for(exchange.server_name, exchange.server.port)
+        side: Side = "request" if message.from_client else "response"
+        edited = None if own else self._changes.applied(side, server, before)
         exchange.encode = server["encoder"] if server else exchange.encode
         sent = _sent(message.timestamp, before if edited is None else edited)
         if edited is not None:

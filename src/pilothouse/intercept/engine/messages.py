@@ -48,6 +48,13 @@ def response_head(response: http.Response) -> bytes:
     return line + _written(data.headers.fields)
 
 
+def head_of(message: http.Message) -> bytes:
+    if isinstance(message, http.Request):
+        return request_head(message)
+    assert isinstance(message, http.Response)
+    return response_head(message)
+
+
 def trailers_of(message: http.Message) -> bytes:
     return _lines(message.trailers.fields) if message.trailers else b""
 
@@ -81,6 +88,14 @@ def sent(message: http.Message, head: bytes) -> Sent:
 def decoded(message: http.Message, head: bytes) -> bytes:
     """The message as rules and people see it: its body without content coding."""
     return head + (message.get_content(strict=False) or b"")
+
+
+def change(message: http.Message, edited: bytes) -> None:
+    """Raises NotAMessage."""
+    if isinstance(message, http.Request):
+        change_request(message, edited)
+    elif isinstance(message, http.Response):
+        change_response(message, edited)
 
 
 def change_request(request: http.Request, edited: bytes) -> None:
