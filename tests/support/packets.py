@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.decoding import text_of
-from pilothouse.intercept.indexing import SEGMENT
 from pilothouse.intercept.query import INDEXES
-from pilothouse.intercept.schema import TABLES
+from pilothouse.intercept.schema import SEGMENT, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -220,3 +220,35 @@ def _filled(exchange: Made, sent: Sent, id: int) -> Sent:
 
 def ids_of(rows: Iterable[dict[str, Any]]) -> list[int]:
     return [row["id"] for row in rows]
+
+
+BIG = b"x" * 20_000
+TRAFFIC: tuple[Made, ...] = (
+    made("GET", "/api/users", 200, response=b'{"users": ["Zo\xc3\xab"]}'),  # 1, 2
+    made("POST", "/login", 401, request=b"user=bob&pass=geheim", server_name="auth.test"),  # 3, 4
+    made("POST", "/api/v2/items", 500, response=b"Traceback: KeyError"),  # 5, 6
+    made("GET", "/static/app.js", 304, apart=0),  # 7, 8
+    made(
+        "GET",
+        "/big",
+        200,
+        request=Sent(head=b"GET /big HTTP/1.1\r\nAuthorization: Bearer abc\r\n\r\n"),
+        response=BIG,
+    ),  # 9, 10
+    made(None, None, None, type="WebSocket", request=b"ping from client", response=None),  # 11
+    made(None, None, None, type="WebSocket", request=None, response=b"pong from server"),  # 12
+    made("PUT", "/api/users/7", None, response=None, error="connection reset"),  # 13
+    made("GET", "/again", 200, resend=1, request=Sent(modified=True), session="other"),  # 14, 15
+    made(
+        "GET",
+        "/zipped",
+        200,
+        response=Sent(
+            gzip.compress(b"hidden TREASURE inside"),
+            head=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/plain\r\n\r\n",
+        ),
+        alpn="h2",
+        server_port=443,
+    ),  # 16, 17
+)
+"""A little of everything; the comments are packet ids, counted from 1."""

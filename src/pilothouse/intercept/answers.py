@@ -15,11 +15,10 @@ from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.decoding import (
     DECODED_LIMIT,
-    TEXT_LIMIT,
+    body_text,
     decoded,
     headers_of,
     is_text,
-    text_of,
 )
 from pilothouse.intercept.schema import COLUMNS
 
@@ -186,14 +185,10 @@ def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> Pa
 
 def shown_body(head: bytes, body: bytes, redactor: Redactor) -> tuple[bytes, bool]:
     """The body decoded and masked, and whether it is text (then in UTF-8)."""
-    content = decoded(head, body)
     if not is_text(head, body):
-        return cast("bytes", redactor.value(content)), False
-    if len(content) > TEXT_LIMIT:
-        text = content.decode("utf-8", "replace")
-    else:
-        text = text_of(head, body).removeprefix(text_of(head, b""))
-    return redactor.text(text, header(head, "content-type")).encode("utf-8", "replace"), True
+        return cast("bytes", redactor.value(decoded(head, body))), False
+    text = redactor.text(body_text(head, body), header(head, "content-type"))
+    return text.encode("utf-8", "replace"), True
 
 
 def header(head: bytes, name: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 from pilothouse.core.faults import Envelope, InvalidInput
 from pilothouse.core.model import SnakeArgs, SnakeResult
 from pilothouse.core.tool import Group
-from pilothouse.intercept.model import FAULTS, BadConfig, PacketNotFound, ReadOnly
+from pilothouse.intercept.model import FAULTS, PacketNotFound, ReadOnly
 
 INTERCEPT = Group(
     name="intercept",
@@ -30,13 +30,6 @@ class BadCursor(InvalidInput):
 
     code = "bad_cursor"
     status = 409
-
-
-class BackupNotFound(BadConfig):
-    """There is no backup of that id."""
-
-    code = "backup_not_found"
-    status = 404
 
 
 class _Absent(str):

@@ -23,7 +23,7 @@ from pilothouse.intercept.config_items import (
     Server,
     SslPassThrough,
 )
-from pilothouse.intercept.model import BadConfig
+from pilothouse.intercept.model import BadConfig, ConfigMisfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,7 @@ def read_config(raw: object, where: str = "") -> Config:
 
     Raises:
         BadConfig: it is not whole or not sound; the first problem is told, all are in the details.
+            A ConfigMisfit if each item is sound by itself.
             `where` names the place it came from, if that is a file.
     """
     if isinstance(raw, dict) and _OLD_NAME in raw and "sslPassThroughs" not in raw:
@@ -69,14 +70,16 @@ def read_config(raw: object, where: str = "") -> Config:
         raise _refusal(problems, where) from None
     problems = list(misfits(config))
     if problems:
-        raise _refusal(problems, where)
+        raise _refusal(problems, where, ConfigMisfit)
     return config
 
 
-def _refusal(problems: Sequence[Problem], where: str) -> BadConfig:
+def _refusal(
+    problems: Sequence[Problem], where: str, fault: type[BadConfig] = BadConfig
+) -> BadConfig:
     first = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return BadConfig(
+    return fault(
         f"{where and where + ': '}{first.path}: expected {first.expected},"
         f" received {first.received}{more}; nothing was changed",
         hint="get_config shows a configuration in this form; give all four categories",

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from pilothouse.core.model import SnakeResult
 from pilothouse.core.tool import Example, tool
-from pilothouse.intercept.asking import INTERCEPT, WRITES, Asking, BackupNotFound, Told
-from pilothouse.intercept.model import FAULTS, BadConfig
+from pilothouse.intercept.asking import INTERCEPT, WRITES, Asking, Told
+from pilothouse.intercept.model import FAULTS, BackupNotFound, BadConfig, ConfigMisfit
 from pilothouse.intercept.ports import Interceptor
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ConfigUpdated(Told):
     effect="destroy",
     idempotent=True,
     profile="default",
-    raises=(*WRITES, BadConfig),
+    raises=(*WRITES, BadConfig, ConfigMisfit),
     examples=(
         Example(
             title="Listen on 8080",
@@ -126,7 +126,7 @@ class ConfigRestored(Told):
     effect="destroy",
     idempotent=True,
     profile="default",
-    raises=(*WRITES, BadConfig, BackupNotFound),
+    raises=(*WRITES, BadConfig, ConfigMisfit, BackupNotFound),
     examples=(Example(title="Go back", args={"backup_id": "backup_20250115_103000"}),),
 )
 async def restore_config(args: RestoreConfig, interceptor: Interceptor) -> ConfigRestored:

@@ -9,7 +9,7 @@ import json
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.intercept.answers import shown_body
+from pilothouse.intercept.answers import shown_body, start_view
 from pilothouse.intercept.decoding import headers_of
 from pilothouse.intercept.http1 import parse_head
 
@@ -59,7 +59,7 @@ def _heads(a: bytes, b: bytes, redactor: Redactor) -> dict[str, Any]:
     found: dict[str, Any] = {}
     starts = [parse_head(head).start.strip().decode("utf-8", "replace") for head in (a, b)]
     if starts[0] != starts[1]:
-        found["start_line"] = _pair(*(redactor.url(start) for start in starts))
+        found["start_line"] = _pair(*(start_view(start, redactor) for start in starts))
     if headers := _headers(_values(a), _values(b), redactor):
         found["headers"] = headers
     return found or {"headers": {"only_order_or_spelling": True}}

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from pilothouse.intercept.filters import And, Compare, Node, Or, parse
-from pilothouse.intercept.literals import Needed, index_query, needed_by, words
+from pilothouse.intercept.literals import index_query, needed_by, words
 from pilothouse.intercept.schema import COLUMNS, PER_PACKET
 
 if TYPE_CHECKING:
@@ -225,11 +225,13 @@ def _leaf_lookup(node: Compare) -> Lookup | None:
     is_content = COLUMNS[node.column] == "content"
     if node.is_negative or not (is_content or node.column == "url"):
         return None
-    needed: Needed | None = str(node.value)
-    if node.is_pattern:
-        needed = needed_by(str(node.value))
-    query = index_query(needed) if needed is not None else None
-    if needed is None or query is None:
+    text = str(node.value)
+    needed = needed_by(text) if node.is_pattern else text
+    if needed is None:
+        return None
+    any_case = node.column == "full_text_i" or (node.is_pattern and "(?" in text)
+    query = index_query(needed, any_case=any_case)
+    if query is None:
         return None
     return Lookup("text" if is_content else "url", query, tuple(words(needed)))
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pilothouse.intercept.decoding import text_of
 from pilothouse.intercept.history_file import fact, set_fact, transaction
 from pilothouse.intercept.history_rows import statements
+from pilothouse.intercept.schema import SEGMENT
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator
 
-SEGMENT = 50_000
-"""Ids that share two tables; readers know it too."""
 STEP_S = 0.015
 MOST_CHARS = 80_000
 LEAST_CHARS = 10_000

@@ -14,8 +14,9 @@ MOST_TRIGRAMS = 32
 _QUANTIFIERS = "*+?{"
 _NOT_A_CHARACTER = "bBAzdDwWsS"
 _CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_FOLDED_ALIKE_BELOW = "\u0530"
-"""From here on SQLite and RE2 know different versions of Unicode."""
+_FOLDED_ALIKE_BELOW = "\u0250"
+"""From here on the index and RE2 differ in what they take for one letter: each has its version of
+Unicode."""
 
 type Needed = str | AllOf | AnyOf
 
@@ -44,11 +45,11 @@ def needed_by(pattern: str) -> Needed | None:
     return found if scanner.at_end else None
 
 
-def index_query(needed: Needed) -> str | None:
+def index_query(needed: Needed, *, any_case: bool) -> str | None:
     """The index's expression for it; None where no trigram of it can be asked for."""
     if isinstance(needed, str):
-        return " AND ".join(_quoted(part) for part in _trigrams(needed)) or None
-    queries = [index_query(part) for part in needed.parts]
+        return " AND ".join(_quoted(part) for part in _trigrams(needed, any_case)) or None
+    queries = [index_query(part, any_case=any_case) for part in needed.parts]
     if isinstance(needed, AnyOf):
         if not queries or None in queries:
             return None
@@ -63,17 +64,19 @@ def words(needed: Needed) -> list[str]:
     return [word for part in needed.parts for word in words(part)]
 
 
-def _trigrams(literal: str) -> list[str]:
+def _trigrams(literal: str, any_case: bool) -> list[str]:
     """All of a short one: each that is asked for spares texts that would be read in vain."""
     last = len(literal) - SHORTEST
     starts = range(last + 1) if last < MOST_TRIGRAMS else [*range(0, last, SHORTEST), last]
     parts = (literal[start : start + SHORTEST] for start in starts)
-    return [part for part in parts if all(map(_folds_alike, part))]
+    return [
+        part
+        for part in parts
+        if "\0" not in part and not (any_case and not all(map(_folds_alike, part)))
+    ]
 
 
 def _folds_alike(character: str) -> bool:
-    if character == "\0":
-        return False
     return character < _FOLDED_ALIKE_BELOW or character.lower() == character == character.upper()
 
 

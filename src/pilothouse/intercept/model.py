@@ -49,6 +49,20 @@ class BadConfig(Fault):
     status = 400
 
 
+class ConfigMisfit(BadConfig):
+    """The items of the configuration do not fit together; nothing was changed."""
+
+    code = "config_misfit"
+    status = 409
+
+
+class BackupNotFound(BadConfig):
+    """There is no backup of that id."""
+
+    code = "backup_not_found"
+    status = 404
+
+
 class TokenRefused(Fault):
     """The access token is missing or wrong."""
 

@@ -53,6 +53,9 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 the exchange: what a filter says of an exchange is then true or false of each row by itself.
 `facts` has the schema's version, the number of rows, and what the text index has got to."""
 
+SEGMENT = 50_000
+"""Packet ids that share the index tables `url_{n}` and `text_{n}`, n = id // SEGMENT."""
+
 COLUMNS: dict[str, str] = {
     "id": "integer",
     "request": "content",

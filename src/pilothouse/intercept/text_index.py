@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from pilothouse.intercept.filter_sql import FAR, FAR_APART, FAR_INDEX, Lookup, Lookups
-from pilothouse.intercept.indexing import SEGMENT
+from pilothouse.intercept.schema import SEGMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -57,6 +57,9 @@ class TokenStore:
         Raises:
             RateLimited: so many were wrong in the last minute that none is looked at.
         """
+        offered = given.encode("utf-8", "surrogatepass") if isinstance(given, str) else b""
+        if not offered:
+            return False  # whoever forgot it has guessed nothing, and is not to be locked out
         wait = self.wait(who)
         if wait:
             raise RateLimited(
@@ -64,7 +67,6 @@ class TokenStore:
                 hint=f"wait {wait:.0f} s; `pilothouse token` prints the right one",
                 retryAfterSec=round(wait, 1),
             )
-        offered = given.encode("utf-8", "surrogatepass") if isinstance(given, str) else b""
         right = hmac.compare_digest(offered, self.token().encode())
         if not right:
             self._count(who)

@@ -19,6 +19,7 @@ WIDEST = 16_384
 """Rows that are looked at between two glances at the clock."""
 WIDEST_INDEXED = 65_536
 COUNTED = 32_768
+FEW = 200
 NULLABLE = frozenset({"method", "status"})
 
 type Found = tuple[int, Any]
@@ -131,7 +132,9 @@ class Walk:
     def _stretch(self, low: int, high: int, descending: bool, column: str) -> Iterator[Found]:
         plan = self._plan
         if plan.lookup is not None and high <= self._snapshot.indexed_to:
-            found = self._index.candidates(plan.lookup, low, high)
+            found = self._few(low, high)
+            if found is None:
+                found = self._index.candidates(plan.lookup, low, high)
             yield from self._verified(sorted(found, reverse=descending), column)
             return
         order = f" ORDER BY p.id {'DESC' if descending else 'ASC'}"
@@ -142,6 +145,18 @@ class Walk:
         sql, values = self._within("p.id", low, high, plan.coarse, plan.coarse_values)
         candidates = [id for (id,) in self._db.execute(sql + order, values)]
         yield from self._verified(candidates, column)
+
+    def _few(self, low: int, high: int) -> set[int] | None:
+        """What the indexes of columns leave, if it is so little that no text need be looked up."""
+        plan = self._plan
+        if not plan.equalities:
+            return None
+        condition, values = plan.sql, plan.values
+        if plan.coarse is not None:
+            condition, values = plan.coarse, plan.coarse_values
+        sql, values = self._within("p.id", low, high, condition, values)
+        found = {id for (id,) in self._db.execute(f"{sql} LIMIT {FEW + 1}", values)}
+        return found if len(found) <= FEW else None
 
     def _within(
         self, what: str, low: int, high: int, condition: str, values: tuple[str | int, ...]

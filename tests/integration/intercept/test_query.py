@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,41 +13,11 @@ from pilothouse.intercept.model import BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, HistoryPage
 from pilothouse.intercept.query import HistoryReader
 from pilothouse.intercept.schema import ORDERS
-from tests.support.packets import START_MS, History, Made, Sent, ids_of, made
+from tests.support.packets import START_MS, TRAFFIC, History, Sent, ids_of, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-BIG = b"x" * 20_000
-TRAFFIC: tuple[Made, ...] = (
-    made("GET", "/api/users", 200, response=b'{"users": ["Zo\xc3\xab"]}'),  # 1, 2
-    made("POST", "/login", 401, request=b"user=bob&pass=geheim", server_name="auth.test"),  # 3, 4
-    made("POST", "/api/v2/items", 500, response=b"Traceback: KeyError"),  # 5, 6
-    made("GET", "/static/app.js", 304, apart=0),  # 7, 8
-    made(
-        "GET",
-        "/big",
-        200,
-        request=Sent(head=b"GET /big HTTP/1.1\r\nAuthorization: Bearer abc\r\n\r\n"),
-        response=BIG,
-    ),  # 9, 10
-    made(None, None, None, type="WebSocket", request=b"ping from client", response=None),  # 11
-    made(None, None, None, type="WebSocket", request=None, response=b"pong from server"),  # 12
-    made("PUT", "/api/users/7", None, response=None, error="connection reset"),  # 13
-    made("GET", "/again", 200, resend=1, request=Sent(modified=True), session="other"),  # 14, 15
-    made(
-        "GET",
-        "/zipped",
-        200,
-        response=Sent(
-            gzip.compress(b"hidden TREASURE inside"),
-            head=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/plain\r\n\r\n",
-        ),
-        alpn="h2",
-        server_port=443,
-    ),  # 16, 17
-)
 
 
 @pytest.fixture
@@ -110,6 +79,9 @@ MEANINGS: tuple[tuple[str, list[int]], ...] = (
     ("type != HTTP", [11, 12]),
     # Texts, whichever packet of the exchange has them.
     ("request == geheim", [3, 4]),
+    ("request == geheim && status == 401", [3, 4]),
+    ("request == geheim && status == 500", []),
+    ("url == /login && method == POST", [3, 4]),
     ("response == geheim", []),
     ("response == KeyError", [5, 6]),
     ("request == pong", []),
@@ -234,6 +206,18 @@ def test_a_cursor_is_not_moved_by_packets_that_come_in(
     assert ids_of(first.rows) == [20, 19, 18, 17, 16, 15]
     assert ids_of(second.rows) == [14, 13, 12, 11, 10, 9]
     assert second.total_count == 40
+
+
+def test_a_large_offset_is_reached_at_once_and_through_gaps(
+    history: History, reader: HistoryReader
+) -> None:
+    history.add(*(made() for _ in range(10)))
+    assert ids_of(reader.page(HistoryAsk(offset=15, limit=3)).rows) == [5, 4, 3]
+    assert ids_of(reader.page(HistoryAsk(offset=15, limit=3, order="id asc")).rows) == [16, 17, 18]
+    history.add(made(), first_id=31)
+    page = reader.page(HistoryAsk(offset=15, limit=3))
+    assert (ids_of(page.rows), page.total_count) == ([7, 6, 5], 22)
+    assert ids_of(reader.page(HistoryAsk(offset=20, limit=3, order="id asc")).rows) == [31, 32]
 
 
 def test_rows_have_every_column_and_group(history: History, reader: HistoryReader) -> None:

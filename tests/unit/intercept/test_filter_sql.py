@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import re2
 
+from pilothouse.core.regex import compile_pattern
 from pilothouse.intercept.filter_sql import EVERYTHING, INDEXES, Lookup, Lookups, plan_of
 from pilothouse.intercept.literals import AllOf, AnyOf, index_query, needed_by
 from pilothouse.intercept.schema import TABLES
@@ -91,17 +94,48 @@ def test_the_literals_that_a_pattern_needs(pattern: str, needed: object) -> None
 
 
 def test_the_index_is_asked_for_the_trigrams_of_a_literal() -> None:
-    assert index_query("abcde") == '"abc" AND "bcd" AND "cde"'
-    long = index_query("".join(map(chr, range(0x4E00, 0x4E00 + 100))))
+    asked = partial(index_query, any_case=False)
+    assert asked("abcde") == '"abc" AND "bcd" AND "cde"'
+    long = asked("".join(map(chr, range(0x4E00, 0x4E00 + 100))))
     assert long is not None
     assert long.count(" AND ") == 33
-    assert index_query("abc") == '"abc"'
-    assert index_query('a"b') == '"a""b"'
-    assert index_query("ab") is None
-    assert index_query("a\0b") is None
-    assert index_query(AnyOf(("foo", "bar"))) == '("foo") OR ("bar")'
-    assert index_query(AllOf(("foo", "\0\0\0"))) == '("foo")'
-    assert index_query(AnyOf(("foo", "\0\0\0"))) is None
+    assert asked('a"b') == '"a""b"'
+    assert asked("ab") is None
+    assert asked("a\0b") is None
+    assert asked(AnyOf(("foo", "bar"))) == '("foo") OR ("bar")'
+    assert asked(AllOf(("foo", "\0\0\0"))) == '("foo")'
+    assert asked(AnyOf(("foo", "\0\0\0"))) is None
+    assert asked("ВДО") == '"ВДО"'
+    assert index_query("ВДО", any_case=True) is None
+    assert plan_of("full_text =~ ВДО").lookup is not None
+    assert plan_of("full_text =~ (?i)ВДО").lookup is None
+    assert plan_of("full_text_i == ВДО").lookup is None
+    assert plan_of("full_text_i == 日本語").lookup is not None
+
+
+def test_the_index_finds_every_character_that_a_pattern_takes_for_the_same(
+    db: sqlite3.Connection,
+) -> None:
+    """RE2 without regard to case, and the index: whatever one takes for alike, the other does."""
+    db.execute(
+        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='trigram', detail=none, content='')"
+    )
+    codes = [code for code in range(1, 0x20000) if not 0xD800 <= code < 0xE000]
+    alike: list[tuple[str, str]] = []
+    for other in map(chr, codes):
+        forms = {other.lower(), other.upper(), other.title(), other.casefold()} - {other}
+        alike += [(form, other) for form in forms if len(form) == 1]
+    checked = 0
+    for at, (character, other) in enumerate(alike):
+        query = index_query(character * 3, any_case=True)
+        pattern = compile_pattern(re2.escape(character), ignore_case=True)
+        if query is None or pattern.search(other) is None:
+            continue
+        db.execute("INSERT INTO t (rowid, text) VALUES (?, ?)", (at + 1, other * 3))
+        found = db.execute("SELECT rowid FROM t WHERE t MATCH ? AND rowid = ?", (query, at + 1))
+        assert found.fetchone(), (character, other)
+        checked += 1
+    assert checked > 300
 
 
 def test_what_the_text_index_can_say_of_a_whole_filter() -> None:

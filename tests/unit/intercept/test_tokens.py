@@ -129,16 +129,23 @@ def test_after_ten_wrong_in_a_minute_none_is_looked_at(store: TokenStore, clock:
         assert store.wait() == 0
         assert not store.check("wrong")
         clock.now += 1
-    for given in ("wrong", right, None):
+    for given in ("wrong", right):
         with pytest.raises(RateLimited) as caught:
             store.check(given)
         assert caught.value.details["retryAfterSec"] == PER_SECONDS - MAX_FAILURES
+    assert not store.check(None)
     assert store.wait() == PER_SECONDS - MAX_FAILURES
     clock.now = 100 + PER_SECONDS
     assert store.check(right)
     assert not store.check("wrong")
     with pytest.raises(RateLimited):
         store.check(right)
+
+
+def test_whoever_forgets_the_token_is_not_locked_out(store: TokenStore) -> None:
+    for given in (None, "") * MAX_FAILURES:
+        assert not store.check(given)
+    assert store.check(store.token())
 
 
 def test_right_tokens_count_for_nothing(store: TokenStore) -> None:
