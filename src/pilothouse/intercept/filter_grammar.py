@@ -125,6 +125,15 @@ def _resolved(text: str, found: Raw | Group) -> Node:
         flat = [inner for part in parts for inner in _inner(found.kind, part)]
         return found.kind(tuple(flat))
     column, operator, value = found
+    end = operator.end_pos or 0
+    if text[end] in "=~<>!":
+        # Taken as part of the value, a === b would be asked for the value "= b", and never found.
+        raise bad(
+            f"there is no operator {operator}{text[end]}",
+            operator.start_pos or 0,
+            "an operator: ==, !=, =~, !~, >, >=, <, <=",
+            "a value that begins so stands in quotes or after a blank",
+        )
     return condition(_written(column), _written(operator), _cut(text, value))
 
 

@@ -115,6 +115,9 @@ def test_values_are_read_in_the_kind_of_their_column(text: str, column: str, val
 @pytest.mark.parametrize(
     ("text", "position", "expected"),
     [
+        ("method === GET", 7, "operator"),
+        ("url =~~ x", 4, "operator"),
+        ("length >> 1", 7, "operator"),
         ("", 0, "a column"),
         ("   ", 3, "a column"),
         ("method", 6, "an operator"),
