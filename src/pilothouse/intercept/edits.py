@@ -71,7 +71,14 @@ class RegexReplace:
             for part in _template(self.replacement, pattern.groups)
         ]
 
+        empty_at: set[int] = set()
+
         def written(match: Any) -> str:
+            if match.start() == match.end():
+                # The library reports an empty match twice where it had to look ahead for it.
+                if match.start() in empty_at:
+                    return ""
+                empty_at.add(match.start())
             # A group that took no part in the match is None.
             return "".join((match[p] or "") if isinstance(p, int) else p for p in parts)
 

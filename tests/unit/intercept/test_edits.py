@@ -293,3 +293,7 @@ def test_what_is_no_list_of_edits_is_refused() -> None:
     for raw in ({"type": "header_add"}, None, [header("add", "X-A", "1")] * 51):
         with pytest.raises(InvalidInput, match="modifications must be a list"):
             parse_edits(raw)
+
+
+def test_the_end_of_a_message_is_matched_once() -> None:
+    assert edited(message(b"a"), regex(r"\z", "!")).message.body == b"a!"
