@@ -43,7 +43,12 @@ _NPM_CLI = {
     ),
 }
 
-_DISTRIBUTIONS = {BARE_SDK: "mcp", BARE_WEBSOCKET: "websockets", RAW_PLAYWRIGHT: "playwright"}
+_DISTRIBUTIONS = {
+    BARE_SDK: "mcp",
+    BARE_WEBSOCKET: "websockets",
+    RAW_PLAYWRIGHT: "playwright",
+    "mitmdump -q": "mitmproxy",
+}
 
 
 class PeerUnavailable(Exception):

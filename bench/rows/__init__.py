@@ -7,6 +7,8 @@ from bench.rows import (
     e2e_dossier,
     e2e_start,
     e2e_steps,
+    intercept_history,
+    intercept_proxy,
     memory,
     observe_bodies,
     observe_flood,
@@ -40,4 +42,8 @@ ROWS: tuple[Row, ...] = (
     e2e_steps.SCREENSHOT,
     e2e_dossier.LATE,
     e2e_dossier.TOKENS,
+    intercept_proxy.PLAIN,
+    intercept_proxy.TLS,
+    intercept_proxy.LARGE_BODY,
+    *intercept_history.ROWS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from tests.support.servers import RawStdio
@@ -50,3 +51,10 @@ class Agent(RawStdio):
         assert result["isError"], result
         error: dict[str, Any] = result["structuredContent"]["error"]
         return error
+
+    def resource(self, uri: str) -> bytes:
+        """A resource's content; its text as bytes too."""
+        self._last += 1
+        answer = self.request("resources/read", {"uri": uri}, id=self._last)
+        content = answer["result"]["contents"][0]
+        return base64.b64decode(content["blob"]) if "blob" in content else content["text"].encode()

@@ -71,13 +71,6 @@ class Driver(Agent):
             assert time.monotonic() < deadline, "it never came to be"
         return found
 
-    def resource(self, uri: str) -> bytes:
-        """A resource's content; its text as bytes too."""
-        self._last += 1
-        answer = self.request("resources/read", {"uri": uri}, id=self._last)
-        content = answer["result"]["contents"][0]
-        return base64.b64decode(content["blob"]) if "blob" in content else content["text"].encode()
-
     def processes(self, kind: str = "") -> list[psutil.Process]:
         """Chromium's processes of a type, such as renderer; without one, the browsers."""
         found = []

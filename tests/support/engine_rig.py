@@ -75,7 +75,8 @@ class Rig:
         return states
 
     async def session(self, session: str = "s1", upstream: int | None = None) -> int:
-        return int((await self.ask("open_session", session=session, upstream=upstream))["port"])
+        opened = await self.ask("open_browser", name=session, session=session, upstream=upstream)
+        return int(opened["port"])
 
     def trust(self) -> ssl.SSLContext:
         """What a client has to trust to be intercepted."""

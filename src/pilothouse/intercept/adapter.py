@@ -74,7 +74,7 @@ class Proxy:
         config = await self.config()
         self.states = await ask("configure", config=config, blocked_ports=sorted(self.own_ports()))
         for opened in self._opened.values():
-            await ask("open_session", **opened)
+            await ask("open_browser", **opened)
 
     async def apply_if_wanted(self) -> None:
         """Listen where the configuration says so; without an enabled listener nothing starts."""
@@ -172,7 +172,7 @@ class Proxy:
             yield view
         finally:
             del self._views[view.session]
-            await self._ask_at_the_end("forget_rules", session=view.session)
+            await self._ask_at_the_end("end_session", session=view.session)
 
     @asynccontextmanager
     async def browser(self, name: str, session: str, upstream: int) -> AsyncIterator[int]:
@@ -182,13 +182,13 @@ class Proxy:
             EngineUnreachable, NotAvailable
         """
         wanted: dict[str, Any] = {"name": name, "session": session, "upstream": upstream}
-        port = (await self.engine.ask("open_session", **wanted))["port"]
+        port = (await self.engine.ask("open_browser", **wanted))["port"]
         self._opened[name] = {**wanted, "port": port}
         try:
             yield port
         finally:
             del self._opened[name]
-            await self._ask_at_the_end("close_session", name=name)
+            await self._ask_at_the_end("close_browser", name=name)
 
     async def trusted_key(self) -> str:
         """Hash of the key of all certificates that the engine shows.

@@ -211,13 +211,12 @@ class _Process:
     ) -> _Process:
         """Raises EngineUnreachable."""
         ours, theirs = socket.socketpair()
-        # -P: the folder it runs in is no place to import from. -O: mitmproxy otherwise checks the
-        # type of every field of every message, which costs an eighth of its speed.
-        argv = [sys.executable, "-P", "-O", "-m", MODULE, "--folder", str(folder), *options]
+        # -P: the folder it runs in is no place to import from. No -O: QUIC needs its assertions.
+        argv = [sys.executable, "-P", "-m", MODULE, "--folder", str(folder), *options]
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             child = await spawn(
-                argv, cwd=folder, env=_environment(folder), stdout=theirs.fileno(), stderr="pipe"
+                argv, cwd=folder, env=dict(os.environ), stdout=theirs.fileno(), stderr="pipe"
             )
         except OSError as error:
             ours.close()
@@ -352,16 +351,6 @@ class _Process:
             hint="call again: the engine is started anew; get_logs has what it said before",
             log=list(self._tail) or None,
         )
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """Ours, with a place for compiled modules where the installation cannot be written to.
-
-    Installers compile for Python without -O: each start would compile all of mitmproxy again.
-    """
-    if os.access(os.path.dirname(__file__), os.W_OK):
-        return dict(os.environ)
-    return {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def _line(message: dict[str, Any]) -> bytes:

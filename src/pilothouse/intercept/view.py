@@ -93,7 +93,9 @@ class View:
         return found
 
     async def decide(self, held_id: str, action: str, edit: dict[str, Any]) -> dict[str, Any]:
-        return await self._ask("decide", held_id=held_id, action=action, edit=edit)
+        return await self._ask(
+            "decide", held_id=held_id, action=action, edit=edit, session=self.session
+        )
 
     async def _send(self, do: str, plan: dict[str, Any]) -> dict[str, Any]:
         sends = plan.get("count", 1) * len(plan.get("packet_ids", "1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +43,8 @@ _NAMES: dict[Kind, str] = {
     "websocket": "WebSocketUsed",
     "other": "TargetChanged",
 }
+_EXCHANGE = re.compile(rb'"x-pilothouse-exchange":"([0-9a-f]{32})"', re.IGNORECASE)
+"""The header by which the intercepting proxy tells which of its packets a response is."""
 NETWORK_KINDS = frozenset({"request", "response", "loadingFinished", "loadingFailed", "websocket"})
 
 DEFAULT_MAX_BODY_BYTES = 64_000
@@ -91,7 +94,10 @@ class Seen:
     @property
     def keys(self) -> frozenset[str]:
         """What relates it to other events of the session's timeline."""
-        return frozenset((f"request:{self.request_id}",)) if self.request_id else frozenset()
+        found = {f"request:{self.request_id}"} if self.request_id else set()
+        if self.kind == "response" and (joined := _EXCHANGE.search(self.packed)):
+            found.add(f"exchange:{joined[1].decode()}")
+        return frozenset(found)
 
     @property
     def name(self) -> str:

@@ -233,7 +233,7 @@ async def test_session_goes_through_its_upstream_proxy_alone(rig: Rig) -> None:
         assert (await client.get(f"http://{server.address}/via")).status_code == 200
     sessions = {row["session"] for row in await rig.packets() if row["url"] == "/via"}
     assert sessions == {"policy", "browser"}
-    await rig.ask("close_session", session="policy")
+    await rig.ask("close_browser", name="policy")
     async with rig.client(own) as client:
         assert (await client.get("http://127.0.0.1:9/")).status_code == 502
 
@@ -290,8 +290,8 @@ async def test_certificate_shown_has_the_key_that_a_browser_is_told_to_trust(
 
 async def test_closed_session_listens_no_more_and_its_port_can_be_had_again(rig: Rig) -> None:
     port = await rig.session("brief")
-    await rig.ask("close_session", session="brief")
+    await rig.ask("close_browser", name="brief")
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await asyncio.open_connection("127.0.0.1", port)
-    again = await rig.ask("open_session", session="brief", port=port)
+    again = await rig.ask("open_browser", name="brief", session="brief", port=port)
     assert again == {"port": port}

@@ -16,6 +16,7 @@ from pilothouse.core.clock import anchored
 from pilothouse.intercept.engine.announcing import Announcer
 from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
 from pilothouse.intercept.engine.capture import Capture
+from pilothouse.intercept.engine.certificates import spki_hash
 from pilothouse.intercept.engine.changing import Changes
 from pilothouse.intercept.engine.commands import Commands
 from pilothouse.intercept.engine.connections import Connections
@@ -104,6 +105,7 @@ def _assemble(
             live.inject,
             clock,
             ssl_insecure=options.insecure,
+            ca_file=options.upstream_ca,
             is_forbidden=guard.forbids,
         )
 
@@ -116,6 +118,7 @@ def _assemble(
         live=live,
         history=history,
         open_jobs=open_jobs,
+        spki=spki_hash(options.folder),
     )
 
 

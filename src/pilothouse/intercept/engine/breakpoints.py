@@ -120,19 +120,19 @@ class Breakpoints:
     def held(self, session: str | None) -> list[dict[str, Any]]:
         """What this session may decide on; None for all."""
         return [
-            held.shown(self._limit_s)
-            for held in self._held.values()
-            if session is None or held.session in ("", session)
+            held.shown(self._limit_s) for held in self._held.values() if _concerns(held, session)
         ]
 
-    def decide(self, held_id: str, action: str, edit: Mapping[str, Any]) -> dict[str, Any]:
+    def decide(
+        self, held_id: str, action: str, edit: Mapping[str, Any], session: str | None = None
+    ) -> dict[str, Any]:
         """`edit` has a new `head` or `body` as text, or as `head_base64`, `body_base64`.
 
         Raises:
             InvalidInput
         """
         held = self._held.get(held_id)
-        if held is None or held.decision.done():
+        if held is None or held.decision.done() or not _concerns(held, session):
             raise InvalidInput(
                 f"held_id: nothing is held as {held_id!r}; it may have been forwarded after"
                 f" {self._limit_s:g} s",
@@ -152,6 +152,11 @@ class Breakpoints:
         for held in self._held.values():
             if held.session == session and not held.decision.done():
                 held.decision.set_result(Decision())
+
+
+def _concerns(held: Held, session: str | None) -> bool:
+    """Whether a session may see it: its own, and what came by a listener that belongs to none."""
+    return session is None or held.session in ("", session)
 
 
 def _shown_body(body: bytes) -> dict[str, str]:

@@ -41,7 +41,10 @@ class Commands:
         live: Live,
         history: HistoryWriter,
         open_jobs: Callable[[], Jobs],
+        spki: str = "",
     ) -> None:
+        """`spki` is the hash of the key of all certificates that are shown."""
+        self._spki = spki
         self._changes = changes
         self._listeners = listeners
         self._guard = guard
@@ -74,7 +77,8 @@ class Commands:
             "pid": os.getpid(),
             "history": self._history.state(),
             "listeners": self._listeners.states(),
-            "sessions": self._listeners.sessions(),
+            "browsers": self._listeners.browsers(),
+            "spki": self._spki,
             "memory": psutil.Process().memory_info().rss,
         }
 
@@ -98,24 +102,28 @@ class Commands:
                 logger.error("port %d is not listened on: %s", state["port"], state["reason"])
         return states
 
-    async def open_session(
-        self, session: str, upstream: int | None = None, port: int = 0
+    async def open_browser(
+        self, name: str, session: str, upstream: int | None = None, port: int = 0
     ) -> dict[str, Any]:
-        """`port` is the one that it had before the engine was started anew, or 0 for any.
+        """A listener for one browser, whose packets are its session's alone. `port` is the one that
+        it had before the engine was started anew, or 0 for any.
 
         Raises:
             NotAvailable
         """
-        listener = await self._listeners.open_session(session, upstream, port)
+        listener = await self._listeners.open_browser(name, session, upstream, port)
         if listener.instance is None:
-            raise NotAvailable(f"the session's proxy cannot listen: {listener.reason}")
+            raise NotAvailable(f"the browser's proxy cannot listen: {listener.reason}")
         return {"port": listener.port}
 
-    async def close_session(self, session: str) -> None:
+    async def close_browser(self, name: str) -> None:
+        await self._listeners.close_browser(name)
+
+    async def end_session(self, session: str) -> None:
+        """Its rules end with it, and what they hold goes on."""
         self._mocks.set(session, [])
         self._breakpoints.set(session, [])
         self._breakpoints.release(session)
-        await self._listeners.close_session(session)
 
     # Mocks and breakpoints
 
@@ -133,9 +141,13 @@ class Commands:
         return self._breakpoints.held(session)
 
     async def decide(
-        self, held_id: str, action: str, edit: dict[str, Any] | None = None
+        self,
+        held_id: str,
+        action: str,
+        edit: dict[str, Any] | None = None,
+        session: str | None = None,
     ) -> dict[str, Any]:
-        return self._breakpoints.decide(held_id, action, edit or {})
+        return self._breakpoints.decide(held_id, action, edit or {}, session)
 
     # Sending
 

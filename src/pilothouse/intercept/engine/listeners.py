@@ -53,7 +53,7 @@ class Listeners:
     def __init__(self, proxy: Proxyserver) -> None:
         self._proxy = proxy
         self._configured: list[Listener] = []
-        self._sessions: dict[str, Listener] = {}
+        self._browsers: dict[str, Listener] = {}
         self._by_mode: dict[int, Listener] = {}
         self._ports: frozenset[int] = frozenset()
         self._changing = asyncio.Lock()
@@ -65,8 +65,8 @@ class Listeners:
     def states(self) -> list[dict[str, Any]]:
         return [listener.state() for listener in self._configured]
 
-    def sessions(self) -> dict[str, int]:
-        return {session: listener.port for session, listener in self._sessions.items()}
+    def browsers(self) -> dict[str, int]:
+        return {name: listener.port for name, listener in self._browsers.items()}
 
     def ports(self) -> frozenset[int]:
         """On which we listen ourselves."""
@@ -94,21 +94,23 @@ class Listeners:
         listener.wanted = one
         return listener
 
-    async def open_session(self, session: str, upstream: int | None, port: int) -> Listener:
+    async def open_browser(
+        self, name: str, session: str, upstream: int | None, port: int
+    ) -> Listener:
         """A proxy for one browser; all its traffic goes through the proxy on port `upstream`."""
         mode = f"upstream:http://{HOST}:{upstream}" if upstream else "regular"
         async with self._changing:
-            if old := self._sessions.pop(session, None):
+            if old := self._browsers.pop(name, None):
                 await self._stop(old)
             listener = Listener(Wanted(0, port, "HTTP_PROXY", mode), session, port=port)
             await self._start(listener)
             if listener.instance:
-                self._sessions[session] = listener
+                self._browsers[name] = listener
             return listener
 
-    async def close_session(self, session: str) -> None:
+    async def close_browser(self, name: str) -> None:
         async with self._changing:
-            if listener := self._sessions.pop(session, None):
+            if listener := self._browsers.pop(name, None):
                 await self._stop(listener)
 
     async def close(self) -> None:

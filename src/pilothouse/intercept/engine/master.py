@@ -15,6 +15,7 @@ from mitmproxy.addons.next_layer import NextLayer
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.addons.update_alt_svc import UpdateAltSvc
+from mitmproxy.http import MessageData
 from mitmproxy.master import Master
 from mitmproxy.options import Options
 from mitmproxy.utils import asyncio_utils
@@ -81,6 +82,12 @@ class EngineMaster(Master):
         # mitmproxy is written for tasks that start at once, and sets that for the whole loop,
         # where it breaks other people's task groups (cpython gh-128550). Here only its own do.
         asyncio_utils.create_task = _eager_task
+        # It checks the type of every field of every message, a good part of the time of each.
+        MessageData.__post_init__ = _unchecked  # type: ignore[method-assign]
+
+
+def _unchecked(_: MessageData) -> None:
+    pass
 
 
 def _eager_task(
