@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_filter_is_a_pattern_that_ignores_case(book: Logbook) -> None:
     [({"level": "loud"}, "level"), ({"since": "yesterday"}, "since"), ({"filter": "("}, "filter")],
 )
 def test_what_cannot_be_read_names_its_field(
-    book: Logbook, ask: dict[str, str], field: str
+    book: Logbook, ask: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         book.read(LogAsk(**ask))
