@@ -13,6 +13,7 @@ import anyio
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.core.settings import SETTINGS
 from pilothouse.groups import PARTS
 from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
@@ -47,7 +48,11 @@ def make_redactor(settings: Settings) -> Redactor:
             patterns.append(compile_pattern(text))
         except BadPattern as error:
             raise StartError(f"--redact {text!r}: {error}") from None
-    return Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
+    redactor = Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
+    for setting in SETTINGS:
+        if setting.about.secret and (value := getattr(settings, setting.name)):
+            redactor.teach(value)
+    return redactor
 
 
 def check_store(settings: Settings) -> None:

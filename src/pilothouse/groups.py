@@ -138,6 +138,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         ) as proxy,
         intercept_doors(shared, proxy),
     ):
+        shared.redactor.teach(proxy.tokens.token())  # a misspelt argument must not show it
         yield proxy
 
 

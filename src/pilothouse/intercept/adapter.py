@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine_link import Ask, Spawn
     from pilothouse.intercept.view import View
 
+STATE_S = 1.0
+"""How long a page of the history waits to be told that all is well."""
 CLOSE_S = 2.0
 """How long the engine may take over something that ends."""
 
@@ -198,6 +200,16 @@ class Proxy:
         """
         state = await self.engine.ask("state")
         return str(state["spki"])
+
+    async def trouble(self) -> str:
+        """What keeps packets out of the history right now, if something does."""
+        if not self.engine.is_running:
+            return ""
+        try:
+            state = await self.engine.ask("history_state", within=STATE_S)
+        except EngineUnreachable:
+            return "the engine is busy: the newest packets may be missing"
+        return "" if state["ok"] else f"packets are not being written: {state['reason']}"
 
     async def _ask_at_the_end(self, do: str, **args: Any) -> None:
         """Of an engine that runs: one that has ended has nothing left to close."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.asking import ABSENT
@@ -36,7 +36,9 @@ class View:
         self.proxy.admit(given, self.who, writes=writes)
 
     async def history(self, ask: HistoryAsk) -> HistoryPage:
-        return await asyncio.to_thread(self.proxy.reader.page, ask)
+        page = await asyncio.to_thread(self.proxy.reader.page, ask)
+        trouble = await self.proxy.trouble()
+        return replace(page, warning="; ".join(filter(None, (page.warning, trouble))))
 
     async def detail(self, packet_id: int) -> Detail:
         return await asyncio.to_thread(self.proxy.reader.detail, packet_id)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psutil
 import pytest
 
 from pilothouse.core.clock import iso
@@ -278,6 +279,38 @@ def test_read_only_refuses_what_changes_or_sends(shop: App) -> None:
                 fault = tap.fault(name, **arguments)
                 assert (fault["code"], "read-only" in fault["message"]) == (-32005, True), name
             assert tap.call("get_packet_detail", packet_id=request["id"])["status"] == 200
+
+
+def test_a_misspelt_argument_does_not_show_the_token() -> None:
+    with Tap() as tap:
+        result = tap.ask("get_history", acces_token=tap.token)
+        assert result["isError"]
+        assert tap.token not in json.dumps(result)
+
+
+# Trouble
+
+
+def test_a_full_disk_is_told_and_traffic_goes_on_until_there_is_room_again(shop: App) -> None:
+    with Tap() as tap:
+        tap.listen()
+        tap.get(f"{shop.url}/before")
+        tap.both("url == /before && status == 200")
+        engine = next(
+            process
+            for process in psutil.Process(tap.process.pid).children(recursive=True)
+            if "pilothouse.intercept.engine" in process.cmdline()
+        )
+        most = engine.rlimit(psutil.RLIMIT_FSIZE)
+        engine.rlimit(psutil.RLIMIT_FSIZE, (1024, most[1]))  # no file may grow any more
+        assert tap.get(f"{shop.url}/during").status_code == 200
+        page = tap.until(lambda: (p := tap.call("get_history")).get("warning") and p)
+        assert "packets are not being written" in page["warning"]
+        engine.rlimit(psutil.RLIMIT_FSIZE, most)
+        tap.both("url == /during && status == 200")
+        assert "warning" not in tap.until(
+            lambda: "warning" not in (p := tap.call("get_history")) and p
+        )
 
 
 # Errors

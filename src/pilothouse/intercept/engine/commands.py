@@ -82,6 +82,9 @@ class Commands:
             "memory": psutil.Process().memory_info().rss,
         }
 
+    async def history_state(self) -> dict[str, Any]:
+        return self._history.state()
+
     async def flush(self) -> None:
         """Returns when all that was recorded until now is in the file."""
         await self._history.flush()
