@@ -129,14 +129,15 @@ def test_a_group_command_serves_its_group_alone_with_its_own_flags() -> None:
 
 
 def test_tools_and_profile_choose_what_is_listed() -> None:
-    with RawStdio("--tools", "intercept,observe") as server:
-        server.initialize()
-        tools = {tool["name"] for tool in server.request("tools/list")["result"]["tools"]}
-    assert {name for name in tools if not name.startswith("cdp_")} == {
-        "status",
-        "show_page",
-        "echo_code",
-    }
+    def listed(*args: str) -> set[str]:
+        with RawStdio(*args) as server:
+            server.initialize()
+            return {tool["name"] for tool in server.request("tools/list")["result"]["tools"]}
+
+    groups = listed("--tools", "intercept,observe")
+    assert {"status", "show_page", "echo_code", "cdp_observe", "get_history"} <= groups
+    assert not groups & {"startSession", "bulk_send"}
+    assert "bulk_send" in listed("--tools", "intercept", "--profile", "full")
     with RawStdio("--output-schema", env={"PILOTHOUSE_TOOLS": "intercept"}) as server:
         server.initialize()
         listed = server.request("tools/list")["result"]["tools"]
