@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# These two for the faults that they declare.
-import pilothouse.intercept.config_endpoint
-import pilothouse.intercept.rest  # noqa: F401
+import pilothouse.intercept.rest  # noqa: F401  # for the faults that it declares
 from pilothouse.core.events import Event
 from pilothouse.core.faults import COMMON, Fault
 from pilothouse.core.registry import Registry

@@ -140,8 +140,8 @@ def test_tools_and_profile_choose_what_is_listed() -> None:
     assert "bulk_send" in listed("--tools", "intercept", "--profile", "full")
     with RawStdio("--output-schema", env={"PILOTHOUSE_TOOLS": "intercept"}) as server:
         server.initialize()
-        listed = server.request("tools/list")["result"]["tools"]
-    assert all(tool["outputSchema"]["type"] == "object" for tool in listed)
+        tools = server.request("tools/list")["result"]["tools"]
+    assert all(tool["outputSchema"]["type"] == "object" for tool in tools)
 
 
 def test_transport_mode_http_serves_a_group_over_http() -> None:

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pilothouse.core.faults import Envelope, Fault, InvalidInput, RateLimited
+from pilothouse.core.faults import Envelope, Fault, RateLimited
+from pilothouse.intercept.json_body import read_json
 from pilothouse.intercept.model import TokenRefused
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 PATH = "/config"
 METHODS = ["GET", "POST", "PUT", "OPTIONS"]
-MAX_BYTES = 4 * 1024 * 1024
-_DRAINED = 4
-"""A body up to this many times the limit is read to its end before it is refused."""
 
 
 class ConfigService(Protocol):
@@ -43,12 +41,6 @@ class ConfigService(Protocol):
         """
 
 
-class TooLarge(InvalidInput):
-    """The body is larger than a configuration can be."""
-
-    status = 413
-
-
 def config_app(service: ConfigService, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     """The application; `guard` refuses foreign Hosts and Origins before anything else is read."""
 
@@ -60,7 +52,7 @@ def config_app(service: ConfigService, guard: Callable[[ASGIApp], ASGIApp]) -> A
         service.admit(offered_token(request.headers.getlist("authorization")), writes=writes)
         if not writes:
             return _json(200, await service.config())
-        done = await service.update_config(await _body(request), backup=True)
+        done = await service.update_config(await read_json(request), backup=True)
         return _json(200, {"status": "ok", **done})
 
     routes = [Route(PATH, endpoint, methods=METHODS)]
@@ -74,27 +66,6 @@ def offered_token(headers: list[str]) -> str | None:
         return None  # two are an attempt to have two readers disagree
     scheme, _, token = headers[0].strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else headers[0].strip()
-
-
-async def _body(request: Request) -> Any:
-    """The body as JSON; one that is too large is read on for a while, so that the client hears."""
-    data = bytearray()
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= MAX_BYTES:
-            data += part
-        elif size > _DRAINED * MAX_BYTES:
-            break
-    if size > MAX_BYTES:
-        raise TooLarge(f"the body is larger than {MAX_BYTES} bytes")
-    try:
-        return json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise InvalidInput(
-            f"the body is not JSON: {reason}", hint=f"GET {PATH} answers a configuration"
-        ) from None
 
 
 def _json(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from pilothouse.core.faults import Envelope, Fault, Internal, InvalidInput, RateLimited
 from pilothouse.core.fence import visible_json
+from pilothouse.intercept.json_body import TooLarge, read_json
 from pilothouse.intercept.model import TokenRefused
 from pilothouse.intercept.openapi import Operation, document, operations
 
@@ -34,29 +35,9 @@ if TYPE_CHECKING:
     type Parse = Callable[[Tool, Mapping[str, Any]], BaseModel]
     type Answer = Callable[[Request, str | None], Awaitable[dict[str, Any]]]
 
-MAX_BYTES = 4 * 1024 * 1024
-_DRAINED = 4
-"""A body up to this many times the limit is read to its end before it is refused: a client that
-is still sending when the connection closes sees a reset instead of the answer."""
 _INTEGER = re.compile(r"-?[0-9]{1,100}", re.ASCII)
 _WORDS = {"true": True, "false": False}
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-
-
-class NotJson(Fault):
-    """The body is not JSON."""
-
-    code = "not_json"
-    number = -32700
-    status = 400
-
-
-class TooLarge(Fault):
-    """The body is larger than any request needs."""
-
-    code = "too_large"
-    number = -32600
-    status = 413
 
 
 class NoSuchPath(Fault):
@@ -269,44 +250,6 @@ def _refused(field: str, what: str, expected: str, received: object) -> InvalidI
         expected=expected,
         received=repr(received)[:80],
     )
-
-
-async def read_json(request: Request, empty: Any = None) -> Any:
-    """The body of a request; `empty` if there is none.
-
-    Raises:
-        NotJson, TooLarge
-    """
-    data = bytearray()
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= MAX_BYTES:
-            data += part
-        elif size > _DRAINED * MAX_BYTES:
-            break
-    if size > MAX_BYTES:
-        raise TooLarge(
-            f"the body is larger than {MAX_BYTES} bytes", hint="send less at once", most=MAX_BYTES
-        )
-    if not data and empty is not None:
-        return empty
-    try:
-        return json.loads(bytes(data), parse_constant=_no_constant, parse_float=_number)
-    except (ValueError, RecursionError) as error:
-        raise NotJson(
-            f"the body is not JSON: {str(error)[:120]}", hint="send JSON in UTF-8"
-        ) from None
-
-
-def _number(text: str) -> float:
-    """JSON has one kind of number: 1.0 is a whole one."""
-    number = float(text)
-    return int(number) if number.is_integer() else number
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _json(status: int, body: Any, headers: Mapping[str, str] | None = None) -> Response:

@@ -15,8 +15,9 @@ import pytest
 import uvicorn
 
 from pilothouse.core.origins import Doorkeeper
-from pilothouse.intercept.config_endpoint import MAX_BYTES, config_app
+from pilothouse.intercept.config_endpoint import config_app
 from pilothouse.intercept.config_store import ConfigStore
+from pilothouse.intercept.json_body import MAX_BYTES
 from pilothouse.intercept.model import EngineUnreachable, ReadOnly, TokenRefused
 from pilothouse.intercept.tokens import MAX_FAILURES, TokenStore
 from pilothouse.server.edge import Guard
@@ -194,7 +195,7 @@ def test_a_body_that_is_no_json_is_refused(
 ) -> None:
     answer = client.put("/config", headers=allowed, content=body)
     assert answer.status_code == 400
-    assert error_of(answer)["code"] == -32602
+    assert error_of(answer)["code"] == -32700
     assert "not JSON" in error_of(answer)["message"]
     assert service.store.backups() == []
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import websockets
 
-from tests.support.engine_rig import GUARD_S, Rig, running_engine
+from tests.support.engine_rig import GUARD_S, Rig
 from tests.support.upstreams import (
     Authority,
     authority,
@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def upstream_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("upstream"))
-
-
-@pytest.fixture(scope="module")
-async def rig(
-    tmp_path_factory: pytest.TempPathFactory, upstream_ca: Authority
-) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("engine")
-    async with running_engine(folder, "--upstream-ca", str(upstream_ca.ca_file)) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
 from tests.support.upstreams import (
     Authority,
     Upstream,
-    authority,
     content_of,
     http_upstream,
     tcp_upstream,
@@ -28,11 +27,6 @@ pytestmark = pytest.mark.anyio
 
 HOLD_S = 3.0
 """Instead of half a minute."""
-
-
-@pytest.fixture(scope="module")
-def upstream_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("upstream"))
 
 
 @pytest.fixture(scope="module")

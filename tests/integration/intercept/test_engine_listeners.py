@@ -7,7 +7,6 @@ import socket
 import ssl
 from base64 import b64encode
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -18,35 +17,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pilothouse.core.urls import Policy
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.intercept.engine.certificates import ca_pem, spki_hash
-from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.engine_rig import GUARD_S, Rig, free_port
 from tests.support.quic import h3_get, h3_upstream
 from tests.support.upstreams import (
     Authority,
-    authority,
     http_upstream,
     tcp_upstream,
     udp_upstream,
     websocket_upstream,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def upstream_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return authority(tmp_path_factory.mktemp("upstream"))
-
-
-@pytest.fixture(scope="module")
-async def rig(
-    tmp_path_factory: pytest.TempPathFactory, upstream_ca: Authority
-) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("engine")
-    async with running_engine(folder, "--upstream-ca", str(upstream_ca.ca_file)) as running:
-        yield running
 
 
 async def test_taken_port_fails_with_the_reason_and_the_others_run(rig: Rig) -> None:

@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from pilothouse.core.origins import Doorkeeper
+from pilothouse.intercept.json_body import MAX_BYTES
 from pilothouse.intercept.model import EngineUnreachable
 from pilothouse.intercept.ports import HistoryAsk, LogAsk
-from pilothouse.intercept.rest import MAX_BYTES, Service, rest_app
+from pilothouse.intercept.rest import Service, rest_app
 from pilothouse.server.call import parse_args
 from pilothouse.server.edge import Guard
 from tests.support.fake_interceptor import CATEGORIES, TOKEN, FakeInterceptor, exchange
