@@ -61,6 +61,9 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         found = find_browser(os.environ, settings.browser)
         return str(found.path) if found else ""
 
+    async def client_roots() -> list[Path]:
+        return [Path(root) for root in await session.client_roots()] if session.client_roots else []
+
     means = Means(
         settings=settings,
         clock=session.clock,
@@ -84,6 +87,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         listeners=session.listeners,
         mask=redactor.value,
         teach=redactor.teach,
+        client_roots=client_roots,
     )
     async with open_sessions(means) as sessions:
         yield sessions

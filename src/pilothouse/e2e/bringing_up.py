@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,7 +17,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed, ServerLogged
 from pilothouse.e2e.starting import check_own, own_origins, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -53,6 +53,8 @@ class Means:
     """Pilothouse's own ports, where no page has any business; ours are added to them."""
     mask: Callable[[Any], Any]
     teach: Callable[[str], None]
+    client_roots: Callable[[], Awaitable[Iterable[Path]]]
+    """Folders that the client works in: commands may run there too."""
 
 
 class Builder:
@@ -74,13 +76,15 @@ class Builder:
             await check_own(request.url, self.policy(session))
         if request.cdp:
             await self._check_joined(request.cdp)
+        roots = (*means.starter.roots, *await means.client_roots())
+        starter = replace(means.starter, roots=roots)
         # No browser for what may not be started anyway.
-        cwds = [means.starter.check(spec) for spec in request.services]
-        self._set_folders(session, cwds)
+        cwds = [starter.check(spec) for spec in request.services]
+        _set_folders(session, starter, cwds)
         assert session.entrance is not None
         launching = asyncio.ensure_future(self._launch(request, session.entrance))
         try:
-            await self._start_servers(session, request, report)
+            await self._start_servers(session, starter, request, report)
             for server in session.servers[1 if request.url else 0 :]:
                 await self._check_claimed(session, server.info.url)
             # Not cancelled with us: a browser that comes up later would belong to nobody.
@@ -153,9 +157,13 @@ class Builder:
         return await self._engine.launch(launch)
 
     async def _start_servers(
-        self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
+        self,
+        session: E2eSession,
+        starter: Starter,
+        request: StartRequest,
+        report: Callable[[str], None],
     ) -> None:
-        starter, means = self._means.starter, self._means
+        means = self._means
 
         def on_line(service: str, stream: str, line: str) -> None:
             session.timeline.emit(
@@ -190,16 +198,6 @@ class Builder:
             session.servers.insert(0, starter.join(request.url, request.logs))
         session.url = session.servers[0].info.url if session.servers else ""
 
-    def _set_folders(self, session: E2eSession, cwds: list[Path]) -> None:
-        """Where its logs may lie, and which files it may hand to a page."""
-        starter = self._means.starter
-        session.log_folders = tuple(
-            folder
-            for cwd in cwds or starter.roots[:1]
-            for folder in starter.log_folders(session.folder, cwd)
-        )
-        session.file_roots = (*starter.roots, session.folder)
-
     def _server_ended(self, session: E2eSession, service: str, code: int) -> None:
         if session.ended is not None:
             return
@@ -226,3 +224,13 @@ class Builder:
 
 def _urls(session: E2eSession) -> list[str]:
     return [server.info.url for server in session.servers]
+
+
+def _set_folders(session: E2eSession, starter: Starter, cwds: list[Path]) -> None:
+    """Where its logs may lie, and which files it may hand to a page."""
+    session.log_folders = tuple(
+        folder
+        for cwd in cwds or starter.roots[:1]
+        for folder in starter.log_folders(session.folder, cwd)
+    )
+    session.file_roots = (*starter.roots, session.folder)

@@ -128,7 +128,7 @@ async def open_house(
                 debug_ports,
                 listeners,
                 services,
-                shared,
+                shared=shared,
             )
 
         def make_session(key: str) -> Session:

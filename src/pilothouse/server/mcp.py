@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import base64
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
 
+import anyio
 import mcp_types as types
 from mcp.server import Server
 from mcp.server.caching import CacheHint
@@ -35,6 +38,7 @@ from pilothouse.server.render import Answer, failure
 
 if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
+    from mcp.server.session import ServerSession
 
     from pilothouse.core.listing import Listing
     from pilothouse.core.tool import Tool
@@ -53,6 +57,8 @@ INSTRUCTIONS = (
 LIST_TTL_MS = 60_000
 """How long a client may keep the lists: they change only with the version or the flags."""
 
+ROOTS_S = 2.0
+"""How long a client may take to say which folders it works in."""
 WARM_UP_S = 0.2
 """How long after the list was asked for the groups are imported: when it has gone out."""
 
@@ -150,6 +156,8 @@ class Handlers:
             await ctx.session.report_progress(done, total, message or None)
 
         session = self.session_of(ctx)
+        if ctx.request is None:
+            session.client_roots = partial(_roots_of, ctx.session)
         given = await self._house.caller.call(tool, params.arguments or {}, session, progress)
         if self._parcels is not None and given.is_json and len(given.text) >= LEAST:
             ticket = self._parcels.hold(given.text)
@@ -269,6 +277,25 @@ class Handlers:
 
         await self._house.pusher.listen(self.session_of(ctx).id, events, acknowledge, tell)
         return types.SubscriptionsListenResult(meta=meta)
+
+
+async def _roots_of(client: ServerSession) -> list[str]:
+    """The folders that a client names as its roots; none if it has no answer soon."""
+    offered = client.client_capabilities
+    if offered is None or offered.roots is None or not client.can_send_request:
+        return []
+    try:
+        with anyio.fail_after(ROOTS_S):
+            # Not by its own method, which warns: the 2026 revision has no roots any more.
+            listed = await client.send_request(types.ListRootsRequest(), types.ListRootsResult)
+    except (TimeoutError, MCPError, ValueError):  # the last: a root that is no file:// address
+        return []
+    places = [urlsplit(str(root.uri)) for root in listed.roots]
+    return [
+        unquote(place.path)
+        for place in places
+        if place.scheme == "file" and place.netloc in ("", "localhost")
+    ]
 
 
 def describe(listing: Listing, tool: Tool | None) -> types.Tool:

@@ -17,7 +17,7 @@ from pilothouse.core.timeline import Timeline
 from pilothouse.server.debug_ports import DebugPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from anyio.abc import TaskGroup
@@ -50,6 +50,8 @@ class Session:
     """Ports of this machine on which Pilothouse itself answers."""
     services: dict[str, str] = field(default_factory=dict)
     """Doors beside MCP that are open in this process, each with its address or why it is off."""
+    client_roots: Callable[[], Awaitable[Sequence[str]]] | None = None
+    """Asks a local client which folders it works in."""
     shared: Session | None = None
     """Holds the ports that exist once in this process, whoever asks for them."""
     timeline: Timeline = field(default_factory=Timeline)
