@@ -278,7 +278,8 @@ class Sessions:
 
     async def _stop(self, server: Server, keeper: _Keeper) -> str:
         """What is left running on purpose, named."""
-        if server.info.status == "already_running" and not keeper.stop_server:
+        ours_to_stop = keeper.stop_server and server.info.pid
+        if server.info.status == "already_running" and not ours_to_stop:
             return f"{server.info.url} ran before the session and was left running"
         await server.stop(GRACE_S)
         return ""

@@ -155,10 +155,13 @@ def test_a_step_under_way_when_the_session_ends_is_not_told_as_done(driver: Driv
     assert bad(driver.result(wait))["type"] == "session_not_found"
 
 
-def test_an_app_that_ran_before_is_left_running(driver: Driver, session: dict[str, Any]) -> None:
+@pytest.mark.parametrize("ask", [{}, {"stopServer": True}], ids=["left", "asked to be stopped"])
+def test_an_app_that_ran_before_is_left_running_and_that_is_said(
+    driver: Driver, session: dict[str, Any], ask: dict[str, Any]
+) -> None:
     guest = driver.call("startSession", url=session["url"])
     assert (guest["pid"], guest["port"]) == (0, session["port"])
-    left = driver.end(guest)["left"]
+    left = driver.end(guest, **ask)["left"]
     assert len(left) == 1
     assert session["url"] in left[0]
     assert is_open(session["port"])
