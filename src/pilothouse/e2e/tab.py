@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
-CHANGES_S = 0.25
+CHANGES_S = 1.0
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
 
 TITLE_FRESH_S = 0.05
