@@ -239,3 +239,20 @@ async def open_jobs(folder: Path, clock: Callable[[], float] = CLOCK) -> AsyncIt
         finally:
             await jobs.close()
             reader.close()
+
+
+GET = b"GET /a?sessionId=abc HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def resent(rig: Rig, packet_id: int, **plan: Any) -> dict[str, Any]:
+    async with asyncio.timeout(GUARD_S):
+        return await rig.jobs.resend({"packet_id": packet_id, "session": "s1", **plan})
+
+
+async def bulk(rig: Rig, packet_ids: list[int], **plan: Any) -> dict[str, Any]:
+    async with asyncio.timeout(GUARD_S):
+        return await rig.jobs.bulk_send({"packet_ids": packet_ids, "session": "s1", **plan})
+
+
+def regex(pattern: str, replacement: str, **more: Any) -> dict[str, Any]:
+    return {"type": "regex_replace", "pattern": pattern, "replacement": replacement, **more}
