@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -191,6 +192,10 @@ async def held(rig: Rig, side: str) -> dict[str, Any]:
             await asyncio.sleep(0.01)
 
 
+def b64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
 async def test_held_request_goes_on_edited(
     rig: Rig, server: Upstream, client: httpx.AsyncClient
 ) -> None:
@@ -198,13 +203,13 @@ async def test_held_request_goes_on_edited(
     url = f"http://{server.address}/pay"
     asking = asyncio.create_task(client.post(url, content="amount=1"))
     waiting = await held(rig, "request")
-    assert waiting["body"] == "amount=1"
-    head = waiting["head"].replace("POST /pay", "PUT /pay?edited")
+    assert b64decode(waiting["body"]) == b"amount=1"
+    head = b64decode(waiting["head"]).replace(b"POST /pay", b"PUT /pay?edited")
     done = await rig.ask(
         "decide",
         held_id=waiting["held_id"],
         action="forward",
-        edit={"head": head, "body": "amount=1000"},
+        edit={"head": b64(head), "body": b64(b"amount=1000")},
     )
     assert done["edited"] is True
     answer = (await asking).json()
@@ -219,7 +224,8 @@ async def test_held_response_goes_on_edited(
     await rig.ask("breakpoints", session="s1", rules=[{"url": "/hello", "on": "response"}])
     asking = asyncio.create_task(client.get(f"http://{server.address}/hello"))
     waiting = await held(rig, "response")
-    edit = {"head": "HTTP/1.1 404 Gone Fishing\nX-Edited: yes", "body": "nothing"}
+    head = b64(b"HTTP/1.1 404 Gone Fishing\nX-Edited: yes")
+    edit = {"head": head, "body": b64(b"nothing")}
     await rig.ask("decide", held_id=waiting["held_id"], action="forward", edit=edit)
     answer = await asking
     assert (answer.status_code, answer.text, answer.headers["x-edited"]) == (404, "nothing", "yes")

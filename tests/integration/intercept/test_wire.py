@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -126,6 +127,27 @@ def test_a_mock_answers_without_the_server(tap: Tap, shop: App) -> None:
     assert len(shop.seen) == before
     tap.call("mock_rules", rules=[])
     assert tap.get(f"{shop.url}/mocked").status_code == 200
+
+
+def test_a_held_request_goes_on_edited_or_not_at_all(tap: Tap, shop: App) -> None:
+    tap.call("breakpoints", rules=[{"url": "/pay", "method": "POST"}])
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            paying = pool.submit(tap.get, f"{shop.url}/pay", method="POST", content=b"amount=9")
+            (held,) = tap.until(lambda: tap.call("held_packets")["held"])
+            assert held["body"] == "amount=9"
+            tap.call("release_packet", held_id=held["held_id"], body="amount=0")
+            assert paying.result().json()["you_sent"] == "amount=0"
+            before = len(shop.seen)
+            paying = pool.submit(tap.get, f"{shop.url}/pay", method="POST", content=b"amount=9")
+            (held,) = tap.until(lambda: tap.call("held_packets")["held"])
+            tap.call("release_packet", held_id=held["held_id"], action="drop")
+            assert isinstance(paying.exception(), httpx.HTTPError)
+            assert len(shop.seen) == before
+        fault = tap.fault("release_packet", held_id=held["held_id"])
+        assert fault["code"] == -32602
+    finally:
+        tap.call("breakpoints", rules=[])
 
 
 # Sending again

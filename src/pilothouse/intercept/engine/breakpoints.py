@@ -59,8 +59,8 @@ class Held:
             "url": self.url,
             "since": self.since,
             "forwarded_at": self.since + limit_s * 1000,
-            "head": self.head.decode("utf-8", "replace"),
-            **_shown_body(self.body[:SHOWN_BODY]),
+            "head": b64encode(self.head).decode(),
+            "body": b64encode(self.body[:SHOWN_BODY]).decode(),
             "body_length": len(self.body),
         }
 
@@ -126,7 +126,7 @@ class Breakpoints:
     def decide(
         self, held_id: str, action: str, edit: Mapping[str, Any], session: str | None = None
     ) -> dict[str, Any]:
-        """`edit` has a new `head` or `body` as text, or as `head_base64`, `body_base64`.
+        """`edit` has a new `head` or `body`, in base64 as they are told.
 
         Raises:
             InvalidInput
@@ -159,17 +159,8 @@ def _concerns(held: Held, session: str | None) -> bool:
     return session is None or held.session in ("", session)
 
 
-def _shown_body(body: bytes) -> dict[str, str]:
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": b64encode(body).decode()}
-
-
 def _given(edit: Mapping[str, Any], name: str, otherwise: bytes) -> bytes:
-    if f"{name}_base64" in edit:
-        return b64decode(edit[f"{name}_base64"])
-    return str(edit[name]).encode() if name in edit else otherwise
+    return b64decode(edit[name]) if name in edit else otherwise
 
 
 def _with_line_ends(head: bytes) -> bytes:
