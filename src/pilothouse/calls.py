@@ -56,7 +56,7 @@ def main(settings: Settings, parts: Sequence[AnyPart], parsed: argparse.Namespac
     if not isinstance(args, dict):
         sys.stderr.write("pilothouse: the arguments must be a JSON object, such as '{}'\n")
         return EXIT_MISUSE
-    answer = anyio.run(_call, settings, parts, found.name, args)
+    answer = anyio.run(_call, settings, parts, found, args)
     shown = json.dumps(answer.structured, indent=2) if parsed.structured else answer.text
     sys.stdout.write(shown + "\n")
     return EXIT_FAILED if answer.is_error else 0
@@ -76,7 +76,7 @@ def _described(tool: Tool) -> str:
 
 
 async def _call(
-    settings: Settings, parts: Sequence[AnyPart], name: str, args: dict[str, Any]
+    settings: Settings, parts: Sequence[AnyPart], tool: Tool, args: dict[str, Any]
 ) -> Answer:
     async def progress(done: float, total: float | None = None, message: str = "") -> None:
         of = f"/{total:g}" if total else ""
@@ -85,5 +85,4 @@ async def _call(
     redactor = make_redactor(settings)
     quiet = replace(settings, log_level="warn") if settings.log_level == "info" else settings
     async with open_house(parts, settings, redactor, make_log(quiet, redactor)) as house:
-        tool = house.registry.tools[name]
         return await house.caller.call(tool, args, house.sessions.get("call"), progress)

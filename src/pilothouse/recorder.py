@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.observe.model import BodyNotAvailable, NotObserving
 from pilothouse.observe.ports import Observer
 from pilothouse.observe.reading import Page, settle_places, shown
+from pilothouse.server.session import SessionEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,10 @@ class SessionRecorder:
         self._session = session
         self._observer: Observer | None = None
 
+    async def prepare(self) -> None:
+        with suppress(SessionEnded):  # then nothing is recorded either
+            self._observer = await self._session.port(Observer)
+
     def claim(self, session_id: str, port: int, *, shared: bool) -> None:
         self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
 
@@ -42,10 +48,9 @@ class SessionRecorder:
     def foreign_ports(self) -> frozenset[int]:
         return self._session.debug_ports.foreign(self._session.id)
 
-    async def record(self, port: int, target_id: str) -> TabRecording:
-        # Asked for here and not at the start: a session without a browser needs no observer.
+    async def record(self, port: int, target_id: str, *, and_popups: bool) -> TabRecording:
         self._observer = observer = await self._session.port(Observer)
-        return TabRecording(observer, await observer.record(port, target_id))
+        return TabRecording(observer, await observer.record(port, target_id, and_popups=and_popups))
 
 
 class TabRecording:
@@ -96,6 +101,9 @@ class TabRecording:
 
     async def title(self) -> str | None:
         return await self._observer.title(self._observation.target_id)
+
+    async def value(self, expression: str) -> Any:
+        return await self._observer.value(self._observation.target_id, expression)
 
     async def body(self, request_id: str) -> str:
         try:

@@ -235,7 +235,6 @@ class FillForm(Acting):
 @tool(
     E2E,
     effect="write",
-    profile="default",
     raises=STEP_FAULTS,
     examples=(
         Example(
@@ -308,7 +307,6 @@ class SelectOption(Targeting):
 @tool(
     E2E,
     effect="write",
-    profile="default",
     raises=STEP_FAULTS,
     examples=(Example(title="Choose", args={"selector": "#size", "values": ["L"]}),),
 )
@@ -345,7 +343,6 @@ class PressKey(Acting):
 @tool(
     E2E,
     effect="write",
-    profile="default",
     raises=STEP_FAULTS,
     examples=(Example(title="Close a dialog", args={"key": "Escape"}),),
 )

@@ -94,7 +94,6 @@ class Builder:
                 session.browser = await launching
             raise
         browser = session.browser
-        means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
         direct = [] if session.entrance.intercepts else _urls(session)
         options = ContextOptions(
             proxy_server=f"http://127.0.0.1:{session.entrance.port}",
@@ -107,6 +106,7 @@ class Builder:
         )
         with launch_faults(request.browser):
             context = await browser.open_context(options)
+            means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
             if "trace" in request.records:
                 await context.tracing.start(screenshots=True, snapshots=True, sources=False)
             context.on("page", session.on_page)
@@ -154,7 +154,7 @@ class Builder:
             flags=flags,
             cdp=request.cdp,
         )
-        return await self._engine.launch(launch)
+        return await self._engine.launch(launch, meanwhile=self._means.recorder.prepare)
 
     async def _start_servers(
         self,

@@ -17,7 +17,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     # The types are passed on, so that Playwright has one home here.
     from playwright.async_api import Browser as PlaywrightBrowser
@@ -72,17 +72,28 @@ class DrivenBrowser:
     is_users: bool
     """Joined, not launched: closing it would close somebody's windows."""
     debug_port: int = 0
+    """Where the observer joins it; 0 where there is none, or not yet."""
     context: BrowserContext | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the browser has ended, by our doing or not."""
 
     async def open_context(self, options: ContextOptions) -> BrowserContext:
+        """From here on there is a debugging port, too."""
+        context, _ = await asyncio.gather(self._new_context(options), self._find_port())
+        self.context = context
+        return context
+
+    async def _new_context(self, options: ContextOptions) -> BrowserContext:
         if self.is_users and self.browser.contexts:
-            self.context = self.browser.contexts[0]
+            context = self.browser.contexts[0]
         else:
-            self.context = await self.browser.new_context(**_context_options(options))
-        await self.context.add_init_script(WATCH_CHANGES)
-        return self.context
+            context = await self.browser.new_context(**_context_options(options))
+        await context.add_init_script(WATCH_CHANGES)
+        return context
+
+    async def _find_port(self) -> None:
+        if self.kind == "chromium" and not self.debug_port:
+            self.debug_port = await _debug_port(self.browser)
 
     async def target_id(self, page: Page) -> tuple[str, CDPSession | None]:
         """The page's id in the DevTools protocol, and a session to speak it."""
@@ -115,15 +126,21 @@ class Engine:
                 self._playwright = await async_playwright().start()
             return self._playwright
 
-    async def launch(self, launch: Launch) -> DrivenBrowser:
-        """Raises BrowserLaunchFailed."""
+    async def launch(
+        self, launch: Launch, meanwhile: Callable[[], Awaitable[None]]
+    ) -> DrivenBrowser:
+        """A browser that runs; what is done while it starts costs no time.
+
+        Raises:
+            BrowserLaunchFailed
+        """
         try:
             driver = await self._driver()
             kind = getattr(driver, launch.kind)
             if launch.cdp:
-                browser = await driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
+                starting = driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
             else:
-                browser = await kind.launch(
+                starting = kind.launch(
                     headless=launch.headless,
                     args=list(launch.flags),
                     executable_path=launch.executable or None,
@@ -134,14 +151,13 @@ class Engine:
                     handle_sigterm=False,
                     handle_sighup=False,
                 )
+            browser, _ = await asyncio.gather(starting, meanwhile())
         except Exception as error:
             raise _launch_failed(launch, error) from None
         driven = DrivenBrowser(browser, launch.kind, is_users=bool(launch.cdp))
         browser.on("disconnected", lambda _: driven.gone.set())
-        if launch.kind == "chromium":
-            driven.debug_port = (
-                int(launch.cdp.rsplit(":", 1)[1]) if launch.cdp else await _debug_port(browser)
-            )
+        if launch.cdp:
+            driven.debug_port = int(launch.cdp.rsplit(":", 1)[1])
         return driven
 
     async def close(self) -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MOST_CONTENT = 200_000
 DEFAULT_SNAPSHOT_TOKENS = 6_000
 
+MAX_DEPTH = 50
+"""Of a value that a script gave; a deeper one is cut there."""
+
 
 class Screenshot(InTab):
     full_page: bool = Field(default=False, description="The whole page")
@@ -128,12 +131,17 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
     return Evaluated(**acted(done), result=session.mask(plain(done.value)))
 
 
-def plain(value: Any) -> Any:
-    """JavaScript values that JSON does not have, as text."""
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [plain(inner) for inner in value]
+def plain(value: Any, around: tuple[int, ...] = ()) -> Any:
+    """JavaScript values that JSON does not have, as text; so is one that holds itself."""
+    if isinstance(value, dict | list):
+        if id(value) in around:
+            return "[circular]"
+        if len(around) == MAX_DEPTH:
+            return f"[deeper than {MAX_DEPTH} levels]"
+        around = (*around, id(value))
+        if isinstance(value, list):
+            return [plain(inner, around) for inner in value]
+        return {str(key): plain(inner, around) for key, inner in value.items()}
     if value is None or isinstance(value, str | int | bool):
         return value
     if isinstance(value, float):

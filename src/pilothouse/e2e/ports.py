@@ -117,12 +117,18 @@ class Recording(Protocol):
     async def title(self) -> str | None:
         """The tab's title, without asking its page; None where it cannot be known."""
 
+    async def value(self, expression: str) -> Any:
+        """What an expression is in the tab's document; None where it cannot be known."""
+
     async def body(self, request_id: str) -> str:
         """The text of a response's body, masked; empty where there is none."""
 
 
 class Recorder(Protocol):
     """Records the tabs of a browser from their first request on."""
+
+    async def prepare(self) -> None:
+        """A tab will be recorded soon; what that needs may be made ready now."""
 
     def claim(self, session_id: str, port: int, *, shared: bool) -> None:
         """That e2e session has this debugging port, alone unless the browser is the user's."""
@@ -133,7 +139,8 @@ class Recorder(Protocol):
     def foreign_ports(self) -> frozenset[int]:
         """Ports of this machine that this agent's browser has no business with."""
 
-    async def record(self, port: int, target_id: str) -> Recording: ...
+    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Recording:
+        """A tab, and in a browser of our own every page that is opened later, before it runs."""
 
 
 class Helm(Protocol):

@@ -50,7 +50,7 @@ WATCH_CHANGES = """
 """Counts what changes in a document, keeps the first few texts that were added, and notices when a
 password is typed (in the top document alone: `frames` says whether there are others)."""
 
-READ_CHANGES = "() => window.__pilothouse ? window.__pilothouse() : null"
+READ_CHANGES = "window.__pilothouse ? window.__pilothouse() : null"
 
 WITH_CHANGES = """
 (async () => {

@@ -201,7 +201,9 @@ class E2eSession:
         assert self.browser is not None
         tab.target_id, tab.cdp = await self.browser.target_id(page)
         if tab.target_id and self.browser.debug_port:
-            tab.recording = await self.recorder.record(self.browser.debug_port, tab.target_id)
+            tab.recording = await self.recorder.record(
+                self.browser.debug_port, tab.target_id, and_popups=not self.browser.is_users
+            )
             self.timeline.adopt(f"tab {tab.id}", tab.recording.ring)
         return tab
 

@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from pilothouse.observe.browser import Browser
 from pilothouse.observe.cdp import CdpError, CdpGone, CdpTimeout
+from pilothouse.observe.choosing import choose, unattachable
 from pilothouse.observe.endpoint import START_HINT, find_endpoint
 from pilothouse.observe.model import (
     AlreadyObserving,
@@ -21,7 +23,6 @@ from pilothouse.observe.model import (
     NotObserving,
     SecurityBlocked,
     SessionUnknown,
-    TargetNotFound,
 )
 from pilothouse.observe.numbers import counted, totals_of
 from pilothouse.observe.observation import Observation
@@ -180,12 +181,16 @@ class Observatory:
     async def targets(self, host: str | None, port: int | None) -> list[Target]:
         browser = await self._browser(host, port)
         try:
-            found = await browser.targets()
-        except CdpError as error:
-            raise BrowserUnreachable(str(error), hint=START_HINT) from None
+            return await self._targets_of(browser)
         finally:
             await self._close_unused((browser.endpoint.host, browser.endpoint.port))
-        return found
+
+    @staticmethod
+    async def _targets_of(browser: Browser) -> list[Target]:
+        try:
+            return await browser.targets()
+        except CdpError as error:
+            raise BrowserUnreachable(str(error), hint=START_HINT) from None
 
     async def observe(
         self,
@@ -202,7 +207,9 @@ class Observatory:
         browser = await self._browser(host, port)
         key = (browser.endpoint.host, browser.endpoint.port)
         try:
-            target = await self._choose(browser, target_id, url_includes)
+            target = choose(
+                await self._targets_of(browser), target_id, url_includes, browser.endpoint
+            )
             held = self._observations.get(target.id)
             if held is not None and held.implicit and held.state in ("observing", "crashed"):
                 held.implicit = False  # the recording that runs is adopted, with all it has
@@ -215,15 +222,7 @@ class Observatory:
                     hint=f"read it with cdp_read_events, or cdp_stop_observe {target.id} first",
                     targetId=target.id,
                 )
-            observation = held or Observation(
-                target.id,
-                *key,
-                self._clock,
-                self._changed,
-                buffer_size or self._settings.default_buffer_size,
-                ttl_sec or self._settings.default_ttl_sec,
-                keep=self._keep,
-            )
+            observation = held or self._new(target.id, key, buffer_size, ttl_sec)
             observation.include_workers = include_workers
             observation.include_iframes = include_iframes
             if held is not None:
@@ -235,14 +234,35 @@ class Observatory:
                 await browser.attach(observation)
             except (CdpError, TimeoutError) as error:
                 self._forget_failed(observation, held)
-                raise self._unattachable(target, error) from None
+                raise unattachable(target, error) from None
             self._timeline.adopt(f"tab {target.id[:6]}", observation.ring)
             return observation
         finally:
             await self._close_unused(key)
 
-    async def record(self, port: int, target_id: str) -> Observation:
+    def _new(
+        self,
+        target_id: str,
+        key: tuple[str, int],
+        buffer_size: int | None = None,
+        ttl_sec: int | None = None,
+    ) -> Observation:
+        return Observation(
+            target_id,
+            *key,
+            self._clock,
+            self._changed,
+            buffer_size or self._settings.default_buffer_size,
+            ttl_sec or self._settings.default_ttl_sec,
+            keep=self._keep,
+        )
+
+    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
         """Observe a tab of an e2e session from its first request on."""
+        if and_popups:
+            key = ("127.0.0.1", port)
+            browser = await self._browser(*key)
+            browser.take_page = partial(self._take_page, key)
         observation = await self.observe(
             "127.0.0.1",
             port,
@@ -254,6 +274,14 @@ class Observatory:
             ttl_sec=None,
         )
         observation.implicit = True
+        return observation
+
+    def _take_page(self, key: tuple[str, int], target_id: str) -> Observation:
+        """One that the app opened: it is recorded before anybody knows of it."""
+        observation = self._new(target_id, key)
+        observation.implicit, observation.state = True, "observing"
+        self._observations[target_id] = observation
+        self._timeline.adopt(f"tab {target_id[:6]}", observation.ring)
         return observation
 
     async def leave(self, port: int) -> None:
@@ -285,39 +313,6 @@ class Observatory:
         else:
             observation.state = "stopped"
 
-    @staticmethod
-    def _unattachable(target: Target, error: Exception) -> BrowserUnreachable | TargetNotFound:
-        if isinstance(error, TimeoutError | CdpTimeout):
-            return BrowserUnreachable(
-                f"target {target.id} did not answer in time",
-                hint="the tab may be frozen or discarded: bring it to the front, then try again",
-                targetId=target.id,
-            )
-        return TargetNotFound(str(error), hint="call cdp_list_targets again", targetId=target.id)
-
-    async def _choose(
-        self, browser: Browser, target_id: str | None, url_includes: str | None
-    ) -> Target:
-        try:
-            targets = [t for t in await browser.targets() if not t.is_internal]
-        except CdpError as error:
-            raise BrowserUnreachable(str(error), hint=START_HINT) from None
-        if target_id:
-            fitting = [target for target in targets if target.id == target_id]
-        else:
-            fitting = [target for target in targets if (url_includes or "") in target.url]
-            # A page rather than its frames and workers, which come along with it.
-            fitting.sort(key=lambda target: target.type != "page")
-        if not fitting:
-            wanted = f"targetId={target_id}" if target_id else f"urlIncludes={url_includes}"
-            raise TargetNotFound(
-                f"No target matches: {wanted}",
-                hint="call cdp_list_targets to see what is open",
-                host=browser.endpoint.host,
-                port=browser.endpoint.port,
-            )
-        return fitting[0]
-
     def find(self, target_id: str) -> Observation:
         self.sweep()
         observation = self._observations.get(target_id) or self._stored(target_id)
@@ -336,17 +331,8 @@ class Observatory:
         """A target that an earlier run recorded."""
         if self._keep is None or not self._keep.holds(target_id):
             return None
-        observation = Observation(
-            target_id,
-            self._settings.cdp_host,
-            self._settings.cdp_port,
-            self._clock,
-            self._changed,
-            self._settings.default_buffer_size,
-            self._settings.default_ttl_sec,
-            keep=self._keep,
-            state="stored",
-        )
+        observation = self._new(target_id, (self._settings.cdp_host, self._settings.cdp_port))
+        observation.state = "stored"
         self._observations[target_id] = observation
         return observation
 
@@ -381,14 +367,18 @@ class Observatory:
         self.find(target_id).filters = replace(filters)
 
     async def title(self, target_id: str) -> str | None:
+        browser = self._browser_of(target_id)
+        return await browser.title(target_id) if browser else None
+
+    async def value(self, target_id: str, expression: str) -> Any:
+        browser = self._browser_of(target_id)
+        return await browser.value(target_id, expression) if browser else None
+
+    def _browser_of(self, target_id: str) -> Browser | None:
         observation = self.find(target_id)
-        browser = self._browsers.get((observation.host, observation.port))
-        if browser is None or observation.state != "observing":
+        if observation.state != "observing":
             return None
-        try:
-            return await browser.title(target_id)
-        except CdpError:
-            return None
+        return self._browsers.get((observation.host, observation.port))
 
     async def body(self, target_id: str, request_id: str) -> Body:
         observation = self.find(target_id)

@@ -21,6 +21,8 @@ from pilothouse.observe.model import Body, Target
 from pilothouse.observe.protocol import INTERESTING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.observation import Observation
 
@@ -52,6 +54,8 @@ class Browser:
         self._sessions: dict[str, _Attached] = {}
         self._page_session: dict[str, str] = {}
         self._background: set[asyncio.Future[None]] = set()
+        self.take_page: Callable[[str], Observation] | None = None
+        """In a browser of our own: every page that comes is observed, before it runs."""
 
     @property
     def cdp(self) -> Cdp:
@@ -89,12 +93,29 @@ class Browser:
             for info in answer.get("targetInfos", [])
         ]
 
-    async def title(self, target_id: str) -> str:
-        """The tab's title as the browser knows it: a page that has just loaded answers late."""
-        told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
+    async def title(self, target_id: str) -> str | None:
+        """The tab's title as the browser knows it: a page that has just loaded answers late.
+        None for a tab that is gone."""
+        try:
+            told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
+        except CdpError:
+            return None
         info = told["targetInfo"]
         # What has no title is shown with a part of its address instead.
         return "" if info["title"] in info["url"] else str(info["title"])
+
+    async def value(self, target_id: str, expression: str) -> Any:
+        """What an expression is in the tab's document; None for what throws, and where the page
+        goes away before it can answer."""
+        session = self._page_session.get(target_id)
+        if session is None:
+            return None
+        asked = {"expression": expression, "returnByValue": True}
+        try:
+            told = await self.cdp.call("Runtime.evaluate", asked, session)
+        except CdpError:
+            return None
+        return None if "exceptionDetails" in told else told["result"].get("value")
 
     # Attaching
 
@@ -118,9 +139,10 @@ class Browser:
                 target_id, info["type"], info.get("url", ""), [observation]
             )
             if is_first:
-                # Filtered to what a page cannot attach by itself; other tabs are never touched.
+                # Filtered to what a page cannot attach by itself; another's tabs are never touched.
                 # Only now: a worker that comes before its page is known would be let go.
-                kinds = [{"type": kind} for kind in sorted(_ORIGIN_WORKERS)]
+                pages = ["page"] if self.take_page else []
+                kinds = [{"type": kind} for kind in (*pages, *sorted(_ORIGIN_WORKERS))]
                 self.cdp.post("Target.setAutoAttach", _auto_attach(kinds))
             await self._attach_workers(observation, _origin(info.get("url", "")))
             observation.mapper = Mapper(target_id, partial(self._ask, session))
@@ -283,6 +305,9 @@ class Browser:
         """A frame or worker was attached: observe it, or let it run on unobserved."""
         session, info = str(params["sessionId"]), params["targetInfo"]
         kind, url, target_id = info["type"], info.get("url", ""), info["targetId"]
+        if kind == "page" and params.get("waitingForDebugger"):
+            self._new_page(session, target_id, url)
+            return
         if session in self._sessions or (parent is None and kind not in _ORIGIN_WORKERS):
             return  # told of what we attached ourselves
         if parent is None or kind in _ORIGIN_WORKERS:
@@ -295,6 +320,17 @@ class Browser:
             return
         self._sessions[session] = _Attached(target_id, kind, url, wanted)
         self._enable(session, kind, wanted[0])
+
+    def _new_page(self, session: str, target_id: str, url: str) -> None:
+        """A popup, say, that waits for us: what it does first is recorded too."""
+        if self.take_page is None or target_id in self._page_session:
+            self._let_go(session)
+            return
+        observation = self.take_page(target_id)
+        self._page_session[target_id] = session
+        self._sessions[session] = _Attached(target_id, "page", url, [observation])
+        observation.mapper = Mapper(target_id, partial(self._ask, session))
+        self._enable(session, "page", observation)
 
     def _let_go(self, session: str) -> None:
         """Let what was attached run on by itself. Detached while it is still paused, a worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pilothouse.core.redact import Redactor
@@ -32,8 +32,9 @@ class Observer(Protocol):
     ) -> Observation:
         """Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
 
-    async def record(self, port: int, target_id: str) -> Observation:
-        """Observe a tab of an e2e session; as `observe`."""
+    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
+        """Observe a tab of an e2e session; as `observe`. In a browser of the session's own, also
+        every page that is opened later, before it runs."""
 
     async def leave(self, port: int) -> None:
         """The browser of that port is about to end: nothing is waited for any more."""
@@ -49,6 +50,9 @@ class Observer(Protocol):
 
     async def title(self, target_id: str) -> str | None:
         """The tab's title; None where it cannot be known."""
+
+    async def value(self, target_id: str, expression: str) -> Any:
+        """What an expression is in the tab's document; None where it cannot be known."""
 
     async def body(self, target_id: str, request_id: str) -> Body:
         """Raises NotObserving, BodyNotAvailable."""

@@ -131,7 +131,7 @@ class SoundMessages:
 
     async def _too_early(self, scope: Scope, message: dict[str, Any], send: Send) -> bool:
         """Answer a call that came too early; the client learns from Retry-After when to come."""
-        tool = self._house.registry.tools.get(str(message.get("params", {}).get("name")))
+        tool = self._house.tool(str(message.get("params", {}).get("name")))
         if tool is None or "id" not in message:
             return False
         wait = self._house.limits.admit(principal_of(scope) or "local", tool.name)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pilothouse.core.listing import Listing, Profile
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
+    from pilothouse.core.tool import Tool
     from pilothouse.server.logs import Log
     from pilothouse.server.parts import AnyPart
     from pilothouse.server.session import Provider
@@ -57,6 +58,8 @@ class House:
     """Ports of this machine on which Pilothouse itself answers."""
     services: dict[str, str] = field(default_factory=dict)
     """Doors beside MCP, each with its address or why it is off."""
+    _tools: dict[str, Tool] = field(default_factory=dict)
+    """Of the groups that were imported."""
 
     @property
     def profile(self) -> Profile:
@@ -71,6 +74,13 @@ class House:
             for listing in part.listings
             if is_served(listing.group, listing.profile, self.settings.tools, self.profile)
         }
+
+    def tool(self, name: str) -> Tool | None:
+        """A tool that is served, ready to be called: the first use imports its group alone."""
+        if name not in self._tools and name in self.listings:
+            part = next(p for p in self.parts if any(name == one.name for one in p.listings))
+            self._tools |= {tool.name: tool for tool in part.tools if tool.name in self.listings}
+        return self._tools.get(name)
 
     @cached_property
     def registry(self) -> Registry:
@@ -148,7 +158,10 @@ async def open_house(
         def provider(kind: type) -> Provider:
             if kind is House:
                 return provide_house
-            return next(p.providers[kind] for p in reversed(parts) if kind in p.providers)
+            # A tool asks for the ports of its own group mostly, which is there already.
+            last_first = parts[::-1]
+            ready_first = sorted(last_first, key=lambda part: not part.is_ready)
+            return next(p.providers[kind] for p in ready_first if kind in p.providers)
 
         common = Sessions(lasting, new_session, could_not_close).get("shared")
         house = House(

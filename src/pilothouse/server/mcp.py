@@ -140,7 +140,7 @@ class Handlers:
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        tool = self._house.registry.tools.get(params.name)
+        tool = self._house.tool(params.name)
         if tool is None:
             raise MCPError(
                 types.INVALID_PARAMS,

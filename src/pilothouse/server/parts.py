@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pilothouse.core.listing import Listing
 
@@ -36,7 +36,9 @@ class Part:
     providers: Mapping[type, Provider] = field(default_factory=dict)
     """Port type → how it is opened for a session."""
 
-    @property
+    is_ready: ClassVar = True
+
+    @cached_property
     def listings(self) -> Sequence[Listing]:
         return [tool.listing for tool in self.tools]
 
@@ -51,6 +53,11 @@ class LaterPart:
     @cached_property
     def ready(self) -> Part:
         return self.load()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was imported."""
+        return "ready" in vars(self)
 
     @property
     def listings(self) -> Sequence[Listing]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 
 from pydantic import Field
@@ -71,18 +72,14 @@ class Status(Result):
 )
 async def status(args: StatusArgs, house: House, session: Session) -> Status:
     """Show what Pilothouse serves, how long it runs and what this session has recorded."""
-    tools = house.registry.tools.values()
-    names = dict.fromkeys(tool.group.name for tool in tools)
+    tools = Counter(listing.group for listing in house.listings.values())
     return Status(
         version=__version__,
         uptime_sec=round((house.clock() - house.started_at) / 1000, 3),
         session_id=session.id,
         sessions=len(house.sessions),
         profile=house.settings.profile,
-        groups=[
-            GroupStatus(name=name, tools=sum(tool.group.name == name for tool in tools))
-            for name in names
-        ],
+        groups=[GroupStatus(name=name, tools=number) for name, number in tools.items()],
         services=dict(house.services),
         events=session.timeline.kept(),
         dropped=session.timeline.dropped(),

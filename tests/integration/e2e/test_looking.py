@@ -124,6 +124,10 @@ def test_a_pdf_is_a_file_and_a_resource(shop: Driver) -> None:
         ("NaN", "nan"),
         ("1 / 0", "inf"),
         ("2 ** 53", 2**53),
+        (
+            "(() => { const me = {name: 'a'}; me.me = me; return me })()",
+            {"name": "a", "me": "[circular]"},
+        ),
         ("'\\u202e' + '\\ud800'", "\u202e\ufffd"),
     ],
 )

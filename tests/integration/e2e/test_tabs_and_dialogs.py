@@ -78,6 +78,16 @@ def test_a_popup_becomes_a_tab_but_never_the_current_one(shop: Driver, trigger: 
     assert shop.call("click", selector="h1", tabId=popup)["url"].endswith("/second.html")
 
 
+@pytest.mark.parametrize("features", ["", "noopener"])
+def test_a_popup_is_recorded_from_its_first_request_on(shop: Driver, features: str) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("evaluate", script=f"window.open('/second.html?{features}', '_blank', '{features}')")
+    popup = shop.until(lambda: [t for t in tabs(shop).values() if "second" in t["url"]])[0]
+    shop.call("waitFor", text="The second page", tabId=popup["id"])
+    events = shop.call("cdp_read_events", targetId=popup["targetId"], kinds=["request"])["events"]
+    assert [e["url"].rsplit("/", 1)[1] for e in events][:1] == [f"second.html?{features}"]
+
+
 def test_a_tab_is_observed_from_its_first_request(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     shop.call("click", selector="#popup")

@@ -1,0 +1,51 @@
+"""Which target a call means, and why one cannot be observed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pilothouse.observe.cdp import CdpTimeout
+from pilothouse.observe.model import BrowserUnreachable, TargetNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pilothouse.observe.endpoint import Endpoint
+    from pilothouse.observe.model import Target
+
+
+def choose(
+    targets: Iterable[Target], target_id: str | None, url_includes: str | None, where: Endpoint
+) -> Target:
+    """The target of an id, or the first whose address fits.
+
+    Raises:
+        TargetNotFound: there is none.
+    """
+    offered = [target for target in targets if not target.is_internal]
+    if target_id:
+        fitting = [target for target in offered if target.id == target_id]
+    else:
+        fitting = [target for target in offered if (url_includes or "") in target.url]
+        # A page rather than its frames and workers, which come along with it.
+        fitting.sort(key=lambda target: target.type != "page")
+    if not fitting:
+        wanted = f"targetId={target_id}" if target_id else f"urlIncludes={url_includes}"
+        raise TargetNotFound(
+            f"No target matches: {wanted}",
+            hint="call cdp_list_targets to see what is open",
+            host=where.host,
+            port=where.port,
+        )
+    return fitting[0]
+
+
+def unattachable(target: Target, error: Exception) -> BrowserUnreachable | TargetNotFound:
+    """What is said of a target that was there and could not be attached to."""
+    if isinstance(error, TimeoutError | CdpTimeout):
+        return BrowserUnreachable(
+            f"target {target.id} did not answer in time",
+            hint="the tab may be frozen or discarded: bring it to the front, then try again",
+            targetId=target.id,
+        )
+    return TargetNotFound(str(error), hint="call cdp_list_targets again", targetId=target.id)
