@@ -112,13 +112,32 @@ class StdioServer:
             raise self._failure(f"tool {name} failed: {json.dumps(result.get('content'))}")
         return result
 
+    def call_many(self, name: str, arguments: Json, *, times: int, in_flight: int) -> None:
+        """The same call so many times, never more than `in_flight` of them unanswered."""
+        until = time.monotonic() + self._deadline
+        pending: set[int] = set()
+        for _ in range(times):
+            if len(pending) == in_flight:
+                self._answer_of(name, pending, until)
+            pending.add(self._ask("tools/call", {"name": name, "arguments": arguments}))
+        while pending:
+            self._answer_of(name, pending, until)
+
+    def _answer_of(self, name: str, pending: set[int], until: float) -> None:
+        """Wait for one of the pending calls, which must have gone well."""
+        while True:
+            answer = self._receive(name, until)
+            if "method" in answer:
+                self._answer_server(answer)
+            elif answer.get("id") in pending:
+                break
+        pending.remove(answer["id"])
+        if "error" in answer or answer["result"].get("isError"):
+            raise self._failure(f"tool {name} failed: {json.dumps(answer)[:STDERR_TAIL]}")
+
     def request(self, method: str, params: Json | None = None) -> Json:
         """Send one request and wait for its answer; a protocol error is raised."""
-        self._next_id += 1
-        message: Json = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
-        if params is not None:
-            message["params"] = params
-        self._send(message)
+        self._ask(method, params)
         until = time.monotonic() + self._deadline
         while True:
             answer = self._receive(method, until)
@@ -152,6 +171,15 @@ class StdioServer:
         else:
             reply["error"] = {"code": -32601, "message": "Method not found"}
         self._send(reply)
+
+    def _ask(self, method: str, params: Json | None) -> int:
+        """Send a request without waiting for its answer; its id."""
+        self._next_id += 1
+        message: Json = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
+        if params is not None:
+            message["params"] = params
+        self._send(message)
+        return self._next_id
 
     def _send(self, message: Json) -> None:
         try:

@@ -2,11 +2,15 @@
 
 from bench.row import Row
 from bench.rows import (
+    bookmarks_call,
+    bookmarks_pipelined,
+    bookmarks_tree,
     call_latency,
     cold_start,
     e2e_dossier,
     e2e_start,
     e2e_steps,
+    intercept_engine,
     intercept_history,
     intercept_proxy,
     memory,
@@ -45,5 +49,11 @@ ROWS: tuple[Row, ...] = (
     intercept_proxy.PLAIN,
     intercept_proxy.TLS,
     intercept_proxy.LARGE_BODY,
+    intercept_engine.RESTART,
+    intercept_engine.REGEX_STALL,
     *intercept_history.ROWS,
+    bookmarks_call.GET,
+    bookmarks_call.ADD,
+    bookmarks_pipelined.ROW,
+    bookmarks_tree.ROW,
 )

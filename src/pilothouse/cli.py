@@ -34,6 +34,7 @@ COMMANDS = {
     "chrome": "start a browser that can be observed, with a profile of its own",
     "call": "call one tool and print its answer",
     "token": "print the access token of the intercept group",
+    "pair": "show the code that connects your Chrome, for the bookmarks group",
     "ca": "show, export, install or uninstall the intercepting proxy's certificate authority",
     "doctor": "check this machine and say how to mend what is wrong",
 }
@@ -87,7 +88,7 @@ def _parser(command: str) -> _Parser:
     if command == "chrome":
         parser.add_argument("url", nargs="?", default="about:blank", help="page to open")
         parser.add_argument("--headless", action="store_true", help="without a window")
-    if command == "token":
+    if command in ("token", "pair"):
         parser.add_argument("--new", action="store_true", help="make another; the old one ends")
     if command == "ca":
         actions = ("show", "export", "install", "uninstall")
@@ -210,6 +211,11 @@ def _run(
         from pilothouse import tokens
 
         return tokens.main(settings, new=parsed.new)
+
+    if command == "pair":
+        from pilothouse import pair
+
+        return pair.main(settings, new=parsed.new)
 
     if command == "ca":
         from pilothouse import ca

@@ -17,12 +17,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse import browser, doctor_report
+from pilothouse import browser, doctor_report, pair
 from pilothouse import doctor_machine as machine
 from pilothouse import doctor_probe as probe
 from pilothouse.core.settings import BY_NAME, Settings
 from pilothouse.doctor_machine import Context
 from pilothouse.doctor_report import Finding
+from pilothouse.folders import folder_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -186,13 +187,16 @@ def check_tokens(context: Context) -> Iterator[Finding]:
 
 
 def check_extension(context: Context) -> Iterator[Finding]:
-    # Inside an installed package, or at the root of a checkout.
-    for folder in (context.package / "extension", context.package.parents[1] / "extension"):
-        if (folder / "manifest.json").is_file():
-            said = f"{folder}; load it at chrome://extensions with developer mode on"
-            yield Finding("extension", "ok", said)
-            return
-    yield Finding("extension", "ok", "not part of this build")
+    folder = pair.extension_folder(context.package)
+    if folder is None:
+        yield Finding("extension", "ok", "not part of this build")
+        return
+    said = f"{folder}; load it at chrome://extensions with developer mode on"
+    where = folder_for(context.settings.home, context.environ, "config", pair.FOLDER)
+    if pair.secret_in(where).present():
+        yield Finding("extension", "ok", f"{said}; `pilothouse pair` shows its code")
+    else:
+        yield Finding("extension", "note", f"{said}; it was never paired", "pilothouse pair")
 
 
 def check_libraries(_: Context) -> Iterator[Finding]:

@@ -33,14 +33,19 @@ def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:
     return folders
 
 
+def folder_for(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
+    """Where a folder of ours is, or would be."""
+    folders = state_folders(home, environ)
+    return (folders.get(kind) or folders["state"]) / name
+
+
 def private_folder(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
     """A folder of ours that only this user may enter, made if it is missing.
 
     Raises:
         OSError: it cannot be made.
     """
-    folders = state_folders(home, environ)
-    folder = (folders.get(kind) or folders["state"]) / name
+    folder = folder_for(home, environ, kind, name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder

@@ -124,12 +124,16 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
     from pilothouse.doors import intercept_doors
     from pilothouse.folders import private_folder
     from pilothouse.intercept.adapter import open_proxy
+    from pilothouse.intercept.tokens import token_check
+    from pilothouse.tokens import access_token
 
     settings = shared.settings
+    secret = access_token(settings)
     async with (
         open_proxy(
             folder=private_folder(settings.home, os.environ, "data", "intercept"),
             settings_folder=private_folder(settings.home, os.environ, "config", "intercept"),
+            tokens=token_check(secret),
             clock=shared.clock,
             spawn=start_child,
             read_only=settings.read_only,
@@ -142,7 +146,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         ) as proxy,
         intercept_doors(shared, proxy),
     ):
-        shared.redactor.teach(proxy.tokens.token())  # a misspelt argument must not show it
+        shared.redactor.teach(secret.value())  # a misspelt argument must not show it
         yield proxy
 
 
@@ -163,6 +167,85 @@ async def _interceptor(session: Session) -> AsyncIterator[object]:
         who=f"session {session.id}",
     )
     async with proxy.view(view):
+        yield view
+
+
+@asynccontextmanager
+async def _link(shared: Session) -> AsyncIterator[object]:
+    """The one of this process, to which every Chrome with the extension comes."""
+    import time
+
+    from pilothouse import __version__
+    from pilothouse.bookmarks.adapter import open_link
+    from pilothouse.bookmarks.applying import recover
+    from pilothouse.bookmarks.guidance import Guidance
+    from pilothouse.bookmarks.journal import open_journal
+    from pilothouse.bookmarks.link import Link
+    from pilothouse.bookmarks.pairing import Pairing
+    from pilothouse.folders import private_folder
+    from pilothouse.pair import extension_folder, pairing_secret
+
+    settings = shared.settings
+    journals = private_folder(settings.home, os.environ, "data", "bookmarks/journals")
+    link = Link(
+        server=f"pilothouse {__version__}",
+        pairing=Pairing(pairing_secret(settings)),
+        clock=shared.clock,
+        guidance=Guidance(extension_folder(), time.monotonic),
+        open_journal=partial(open_journal, journals),
+        on_connected=recover,
+        on_state=partial(shared.services.__setitem__, "bookmarks link"),
+        on_port=shared.listeners.add,
+    )
+    async with open_link(link, settings.bookmarks_port, port_trouble):
+        yield link
+
+
+def port_trouble(port: int, error: OSError) -> str:
+    """Why a port cannot be had, and who has it where that can be known."""
+    import errno
+
+    from pilothouse.doctor_probe import listeners
+
+    if error.errno != errno.EADDRINUSE:
+        return f"port {port} cannot be used ({error.strerror})"
+    holder = listeners().get(port)
+    return f"port {port} is taken by {holder or 'a process that has not been found'}"
+
+
+@asynccontextmanager
+async def _bookmarks_view(session: Session) -> AsyncIterator[object]:
+    from pathlib import Path
+
+    from pilothouse.bookmarks.link import Link
+    from pilothouse.bookmarks.view import View
+    from pilothouse.core.urls import Policy
+    from pilothouse.folders import private_folder
+
+    settings = session.settings
+
+    def policy() -> Policy:
+        return Policy(
+            allowed_hosts=settings.allowed_hosts,
+            development=not settings.production,
+            blocked_ports=frozenset(session.listeners) | session.debug_ports.foreign(session.id),
+        )
+
+    assert session.shared is not None
+    link = await session.shared.port(Link)
+    view = View(
+        link=link,
+        session=session.id,
+        redactor=session.redactor,
+        timeline=session.timeline,
+        changed=session.changed,
+        export_folder=partial(
+            private_folder, settings.home, os.environ, "data", "bookmarks/exports"
+        ),
+        file_roots=lambda: (Path.cwd(), *map(Path, settings.roots)),
+        policy=policy,
+    )
+    with link.view(view):
         yield view
 
 
@@ -196,10 +279,21 @@ def _intercept() -> Part:
     )
 
 
+def _bookmarks() -> Part:
+    from pilothouse.bookmarks.link import Link
+    from pilothouse.bookmarks.ports import Bookmarks
+    from pilothouse.bookmarks.tools import RESOURCES, TOOLS
+
+    return Part(
+        tools=TOOLS, resources=RESOURCES, providers={Link: _link, Bookmarks: _bookmarks_view}
+    )
+
+
 PARTS = (
     LaterPart("house", _house),
     LaterPart("observe", _observe),
     LaterPart("e2e", _e2e),
     LaterPart("intercept", _intercept),
+    LaterPart("bookmarks", _bookmarks),
 )
 """What each group brings, in the order in which tools are listed."""

@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pilothouse.folders import private_folder
-from pilothouse.intercept.tokens import TokenStore
+from pilothouse.intercept.tokens import FORM, make_token
+from pilothouse.secret_file import SecretFile
 
 if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
@@ -15,11 +16,21 @@ if TYPE_CHECKING:
 EXIT_MISUSE = 2
 
 
+def access_token(settings: Settings) -> SecretFile:
+    """Where this user's token is kept.
+
+    Raises:
+        OSError: its folder cannot be made.
+    """
+    folder = private_folder(settings.home, os.environ, "config", "intercept")
+    return SecretFile(folder / "token", FORM, make_token)
+
+
 def main(settings: Settings, *, new: bool) -> int:
     """Print the token, made if there is none; `new` makes another in any case."""
     try:
-        store = TokenStore(private_folder(settings.home, os.environ, "config", "intercept"))
-        token = store.renew() if new else store.token()
+        secret = access_token(settings)
+        token = secret.renew() if new else secret.value()
     except OSError as error:
         sys.stderr.write(
             f"pilothouse: the token cannot be kept ({error}); set PILOTHOUSE_HOME to a folder that"

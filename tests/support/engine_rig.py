@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sqlite3
 import ssl
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from pilothouse.children import start_child
 from pilothouse.intercept.engine_link import Engine, open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from pilothouse.intercept.engine_link import OnStart
@@ -77,6 +78,27 @@ class Rig:
     async def session(self, session: str = "s1", upstream: int | None = None) -> int:
         opened = await self.ask("open_browser", name=session, session=session, upstream=upstream)
         return int(opened["port"])
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[list[float]]:
+        """Asks the engine all the time meanwhile; for how many seconds it let each question wait,
+        which is no less than its event loop stood still."""
+        waits: list[float] = []
+        is_over = asyncio.Event()
+
+        async def ask() -> None:
+            while not waits or not is_over.is_set():
+                start = time.perf_counter()
+                await self.ask("ping")
+                waits.append(time.perf_counter() - start)
+                await asyncio.sleep(0.002)
+
+        asking = asyncio.create_task(ask())
+        try:
+            yield waits
+        finally:
+            is_over.set()
+            await asking
 
     def trust(self) -> ssl.SSLContext:
         """What a client has to trust to be intercepted."""
@@ -140,6 +162,25 @@ def configuration(
             for at, one in enumerate(passes, 1)
         ],
     }
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Returns when it is so."""
+    async with asyncio.timeout(GUARD_S):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(0.005)
+
+
+async def listens(port: int) -> bool:
+    """Whether somebody takes connections on a port."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def free_port() -> int:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.decoding import text_of
 from pilothouse.intercept.query import INDEXES
-from pilothouse.intercept.schema import SEGMENT, TABLES
+from pilothouse.intercept.schema import TABLES
+from pilothouse.intercept.segments import segments, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+SEGMENT = 50_000
+"""Packet ids that share tables of the text index."""
 START_MS = 1_736_936_000_000.25
 """2025-01-15T10:13:20.000Z"""
 
@@ -134,17 +137,17 @@ class History:
             " WHERE p.id > ? AND p.id <= ? ORDER BY p.id",
             (done, to),
         ).fetchall()
-        for segment in {id // SEGMENT for id, *_ in rows}:
-            for name in (f"text_{segment}", f"url_{segment}"):
+        for segment in {_segment(id) for id, *_ in rows}:
+            for name in tables(segment):
                 self.db.execute(
                     f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5"
                     "(text, content='', tokenize='trigram', detail=none)"
                 )
         for id, url, head, body in rows:
             text = text_of(head, body)
-            self._index_one(f"text_{id // SEGMENT}", id, text)
+            self._index_one(f"text_{_segment(id)}", id, text)
             if url is not None:
-                self._index_one(f"url_{id // SEGMENT}", id, url)
+                self._index_one(f"url_{_segment(id)}", id, url)
         self.db.execute("UPDATE facts SET value = ? WHERE name='indexed_to'", (to,))
         self.db.execute("COMMIT")
 
@@ -153,9 +156,11 @@ class History:
         self.db.execute("DELETE FROM packets WHERE id < ?", (id,))
         self.db.execute("DELETE FROM contents WHERE id < ?", (id,))
         self.db.execute("UPDATE facts SET value = (SELECT count(*) FROM packets) WHERE name='rows'")
-        for segment in range(id // SEGMENT):
-            self.db.execute(f"DROP TABLE IF EXISTS text_{segment}")
-            self.db.execute(f"DROP TABLE IF EXISTS url_{segment}")
+        names = [name for (name,) in self.db.execute("SELECT name FROM sqlite_master")]
+        for segment in segments(names):
+            if segment < _segment(id):
+                for name in tables(segment):
+                    self.db.execute(f"DROP TABLE {name}")
 
     def _index_one(self, table: str, id: int, text: str) -> None:
         self.db.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (id, text))
@@ -203,6 +208,11 @@ class History:
         self.db.execute(
             f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values())
         )
+
+
+def _segment(id: int) -> int:
+    """The id that the tables of its segment bear: that of the segment's first packet."""
+    return id // SEGMENT * SEGMENT
 
 
 def _filled(exchange: Made, sent: Sent, id: int) -> Sent:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse import doctor, doctor_machine, doctor_report, folders
+from pilothouse import doctor, doctor_machine, doctor_report, folders, pair
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context
@@ -436,7 +436,7 @@ def test_a_profile_lock_is_judged_by_whether_its_owner_still_runs(tmp_path: Path
     assert len(list(doctor.check_profiles(context))) == len(targets) - 1
 
 
-def test_the_extension_is_named_once_it_is_shipped(tmp_path: Path) -> None:
+def test_the_extension_is_named_once_shipped_and_paired_once_it_has_a_code(tmp_path: Path) -> None:
     context = machine(tmp_path, package=tmp_path / "src" / "pilothouse")
     (absent,) = doctor.check_extension(context)
     assert (absent.state, absent.said) == ("ok", "not part of this build")
@@ -444,6 +444,11 @@ def test_the_extension_is_named_once_it_is_shipped(tmp_path: Path) -> None:
     (tmp_path / "extension" / "manifest.json").write_text("{}")
     (present,) = doctor.check_extension(context)
     assert str(tmp_path / "extension") in present.said
+    assert (present.state, present.fix) == ("note", "pilothouse pair")
+    assert not (tmp_path / "home").exists(), "a check changes nothing"
+    pair.pairing_secret(context.settings).value()
+    (paired,) = doctor.check_extension(context)
+    assert (paired.state, paired.fix) == ("ok", "")
 
 
 def test_a_library_without_its_driver_blocks(

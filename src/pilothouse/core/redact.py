@@ -241,6 +241,10 @@ class Redactor:
         taught = self.patterns or self._needles or self._short
         return self.reveal or not (taught or might_hold_secret(packed))
 
+    def taught_in(self, text: str) -> bool:
+        """Whether something that it was taught might stand in a text; False is certain."""
+        return bool(self.patterns or self._short) or any(n in text for n in self._needles)
+
     def _taught(self, text: str) -> str:
         """Mask learned secrets and the user's own patterns."""
         if text in self._short:
@@ -276,7 +280,11 @@ class Redactor:
             if value and has_nested_url and "%" in value[0]:
                 inner = unquote(value[0])
                 safe = self._url_parts(inner, depth - 1)
-                return None if safe == inner else (*value.span(), quote(safe, safe=""))
+                return (
+                    None
+                    if safe == inner
+                    else (*value.span(), quote(safe, safe="", errors="replace"))
+                )
             return None
 
         return _edited(text, _PAIR.finditer(text), masked)

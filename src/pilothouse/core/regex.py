@@ -7,13 +7,15 @@ from typing import Any
 MAX_CHARACTERS = 1_000
 MAX_MEMORY = 64 * 1024
 """For the compiled program. It also bounds how long a match can take."""
+OWN_MEMORY = 8 * 1024 * 1024
+"""For a pattern of ours, which is known to be sound: RE2 then reads about 80 times as fast."""
 
 
 class BadPattern(ValueError):
     """The text is no pattern that RE2 takes; the message says why."""
 
 
-def compile_pattern(text: str, *, ignore_case: bool = False) -> Any:
+def compile_pattern(text: str, *, ignore_case: bool = False, memory: int = MAX_MEMORY) -> Any:
     """A compiled pattern with `search` and `sub`.
 
     Raises:
@@ -26,7 +28,7 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> Any:
         raise BadPattern(f"a pattern has at most {MAX_CHARACTERS} characters, not {len(text)}")
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = MAX_MEMORY
+    options.max_mem = memory
     options.case_sensitive = not ignore_case
     try:
         return re2.compile(text, options)

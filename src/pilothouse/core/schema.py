@@ -22,7 +22,8 @@ class _Plain(GenerateJsonSchema):
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         made = super().default_schema(schema)
-        if made.get("default", ...) is None:
+        # A switch that is off, an empty text and a zero are what everybody takes for granted.
+        if made.get("default", ...) in (None, False, 0, ""):
             del made["default"]
         return made
 

@@ -9,7 +9,7 @@ import string
 from functools import lru_cache
 from typing import Any
 
-from pilothouse.core.regex import compile_pattern
+from pilothouse.core.regex import OWN_MEMORY, compile_pattern
 from pilothouse.core.secret_shapes import SHAPE_HINTS
 
 NAME_HINTS = tuple(
@@ -28,9 +28,9 @@ _URL_WITH_VALUES = r"""://[^\s"'<>\\]*[@=]"""
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[Any, Any]:
-    names = compile_pattern("|".join(NAME_HINTS))
+    names = compile_pattern("|".join(NAME_HINTS), memory=OWN_MEMORY)
     shapes = "|".join((_URL_WITH_VALUES, *(hint.replace(".", r"\.") for hint in SHAPE_HINTS)))
-    return names, compile_pattern(shapes, ignore_case=True)
+    return names, compile_pattern(shapes, ignore_case=True, memory=OWN_MEMORY)
 
 
 def might_hold_secret(text: bytes) -> bool:

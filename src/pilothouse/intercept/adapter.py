@@ -24,13 +24,13 @@ from pilothouse.intercept.model import (
     TokenRefused,
 )
 from pilothouse.intercept.query import HistoryReader
-from pilothouse.intercept.tokens import TokenStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.secret_check import SecretCheck
     from pilothouse.intercept.engine_link import Ask, Spawn
     from pilothouse.intercept.view import View
 
@@ -45,7 +45,7 @@ class Proxy:
     """What all agents of this process share."""
 
     store: ConfigStore
-    tokens: TokenStore
+    tokens: SecretCheck
     reader: HistoryReader
     book: Logbook
     clock: Clock
@@ -238,6 +238,7 @@ async def open_proxy(
     *,
     folder: Path,
     settings_folder: Path,
+    tokens: SecretCheck,
     clock: Clock,
     spawn: Spawn,
     read_only: bool,
@@ -247,7 +248,7 @@ async def open_proxy(
     """The proxy of this process for as long as the block lasts."""
     proxy = Proxy(
         store=ConfigStore(settings_folder, clock),
-        tokens=TokenStore(settings_folder),
+        tokens=tokens,
         reader=HistoryReader(folder / "history.db"),
         book=Logbook(clock),
         clock=clock,

@@ -14,6 +14,7 @@ from pilothouse.core.faults import InvalidInput
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.intercept import recoding
 from pilothouse.intercept.http1 import parse_head, split_message, with_right_length
+from pilothouse.intercept.slow_patterns import TooCostly, check_growth, matches
 from pilothouse.intercept.variables import fill
 
 if TYPE_CHECKING:
@@ -82,8 +83,24 @@ class RegexReplace:
             # A group that took no part in the match is None.
             return "".join((match[p] or "") if isinstance(p, int) else p for p in parts)
 
-        new, count = pattern.subn(written, text)
-        return new.encode(charset), count
+        pieces, end, count, length = [], 0, 0, 0
+        try:
+            for match in matches(pattern, text):
+                new = written(match)
+                length += match.start() - end + len(new)
+                check_growth(len(text), length)
+                pieces += [text[end : match.start()], new]
+                end, count = match.end(), count + 1
+        except TooCostly as problem:
+            raise InvalidInput(
+                f"pattern: {self.pattern[:80]!r} cannot be applied to this message: {problem}",
+                hint="give a simpler pattern or a shorter replacement",
+                field="pattern",
+                expected="an edit that is quick and leaves a message of a sensible size",
+                received=self.pattern[:200],
+            ) from None
+        pieces.append(text[end:])
+        return "".join(pieces).encode(charset), count
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ ANSWER_S = 10.0
 PING_S = 5.0
 GRACE_S = 5.0
 SETTLED_S = 5.0
-"""One that lived so long is started again at once when it dies, not only when it is asked."""
+SHORT_LIVES = 3
+"""It is started again at once when it dies; after so many lives shorter than `SETTLED_S` in a row,
+only when it is asked."""
 LONGEST_LINE = 64 << 20
 TAIL = 40
 """Lines of its standard error that are kept for the reason of its death."""
@@ -109,6 +111,7 @@ class Engine:
         self._running: _Process | None = None
         self._closed = False
         self._again: asyncio.Task[None] | None = None
+        self._short_lives = 0
 
     @property
     def is_running(self) -> bool:
@@ -165,7 +168,8 @@ class Engine:
             {"event": "log", "level": "error", "class": "engine", "message": process.epitaph()}
         )
         lived = time.monotonic() - process.since
-        if not self._closed and lived >= SETTLED_S:
+        self._short_lives = 0 if lived >= SETTLED_S else self._short_lives + 1
+        if not self._closed and self._short_lives <= SHORT_LIVES:
             self._again = asyncio.create_task(self._start_again())
 
     async def _start_again(self) -> None:

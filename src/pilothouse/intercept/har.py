@@ -1,7 +1,8 @@
 """HAR 1.2 from recorded exchanges, masked, for any HAR viewer.
 
 Messages of a WebSocket stand with its handshake, under the name that Chrome's own export has; those
-of TCP and UDP stand with an entry of their connection. Nothing that is given is left out.
+of a stream of events with its response, those of TCP and UDP with an entry of their connection.
+Nothing that is given is left out.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def _is_message(detail: Detail) -> bool:
     sides = (detail.request, detail.response)
     return not any(side and side.head for side in sides) and detail.row["type"] in (
         "WebSocket",
+        "SSE",
         "TCP",
         "UDP",
     )
@@ -177,7 +179,7 @@ def _comment(body: bytes, length: int) -> Record:
 def _stand_in(detail: Detail, redactor: Redactor) -> Record:
     """The entry of a connection whose handshake is not here, or that had none."""
     made = _entry(detail, redactor)
-    made["request"] |= {"bodySize": 0, "headersSize": -1}
+    made["request"] |= {"method": "", "bodySize": 0, "headersSize": -1}
     made["request"].pop("postData", None)
     made["response"] = _response({"status": 0}, None, redactor)
     made["_resourceType"] = detail.row["type"].lower()
@@ -188,6 +190,7 @@ def _message(detail: Detail, redactor: Redactor) -> Record:
     side = detail.request or detail.response
     assert side is not None
     shown, is_text = shown_body(b"", side.body, redactor)
+    is_text = is_text and detail.row["method"] != "BINARY"
     made: Record = {
         "type": "send" if detail.request is not None else "receive",
         "time": round(side.time / 1000, 6),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept import history_file
+from pilothouse.intercept.history_log import LogCarrier
 from pilothouse.intercept.history_room import Room
 from pilothouse.intercept.history_rows import REQUEST, RESPONSE, Entry
 from pilothouse.intercept.indexing import Indexer
@@ -34,12 +35,16 @@ LINGER_S = 0.020
 """From one batch to the next, unless somebody waits for it."""
 IDLE_S = 0.1
 """Without a post for so long, the thread tends the index."""
+ELSEWHERE_S = 5.0
+"""After so long, what other processes wrote and did not index is looked for."""
 RETRY_S = 0.5
 CLOSE_S = 15.0
 BATCH_POSTS = 256
 BATCH_BYTES = 8 << 20
 QUEUE_POSTS = 50_000
 QUEUE_BYTES = 64 << 20
+SEGMENTS = 16
+"""Of the text index, about, in a file that is full. One of them may be of packets that are gone."""
 TAIL = 2_000
 """Packets that may wait for the index while traffic goes on."""
 
@@ -63,6 +68,7 @@ class _File:
     identity: history_file.Identity
     index: Indexer
     room: Room
+    carrier: LogCarrier
 
     def tend(self) -> bool:
         """One step of what can wait; False if nothing is left to do."""
@@ -239,9 +245,11 @@ class HistoryWriter:
     def _open(self) -> _File:
         connection, aside = history_file.open_file(self._path, self._clock, self._last_id)
         try:
-            index, room = Indexer(connection), Room(connection, self._max_bytes)
+            index = Indexer(connection, self._max_bytes // SEGMENTS)
+            room = Room(connection, self._max_bytes)
             self._last_id = max(self._last_id, history_file.last_id(connection))
-            file = _File(connection, history_file.identity(self._path), index, room)
+            identity = history_file.identity(self._path)
+            file = _File(connection, identity, index, room, LogCarrier(self._path))
         except BaseException:
             connection.close()
             raise
@@ -257,10 +265,11 @@ class HistoryWriter:
         """Rest until there is something to write, then write it."""
         if not self._queue and not self._stop.is_set():
             if not self._has_chores:
-                self._wake.wait()
+                self._has_chores = not self._wake.wait(ELSEWHERE_S)
             elif not self._wake.wait(0 if self._is_idle else IDLE_S):
                 self._is_idle = True
                 self._has_chores = file.tend()
+                file.carrier.notice()
                 self._well()
                 return
         self._is_idle = False
@@ -274,6 +283,7 @@ class HistoryWriter:
             file = self._open()
         self._commit(file)
         self._committed_at = time.monotonic()
+        file.carrier.notice()
         if not file.make_room() and file.index.tail(self._last_id) > TAIL:
             file.index.step()
 
@@ -345,6 +355,7 @@ class HistoryWriter:
     def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
+            file.carrier.close()
             with suppress(sqlite3.Error):
                 file.connection.close()
 

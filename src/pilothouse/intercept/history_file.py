@@ -16,7 +16,7 @@ from pilothouse.intercept import history_rows as rows
 from pilothouse.intercept.schema import TABLES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BUSY_S = 5.0
 CACHE_KIB = 8192
 LOG_BYTES = 16 << 20
+LOG_PAGES = 8_192
+"""In the log when a commit carries them over itself: far more than history_log.py leaves there."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NUMBERS = (
     "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'packets'), 0),"
@@ -112,6 +114,7 @@ def _prepare(connection: sqlite3.Connection, after: int) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
     from pilothouse.intercept.query import INDEXES
 
     facts = {"version": VERSION, "rows": 0, "indexed_to": after, "evicted_to": after}
@@ -182,10 +185,12 @@ def last_id(connection: sqlite3.Connection) -> int:
     return int(connection.execute(_NUMBERS).fetchone()[0])
 
 
-def fact(connection: sqlite3.Connection, name: str) -> int:
-    found = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return int(found[0]) if found else 0
+def facts(connection: sqlite3.Connection) -> dict[str, int]:
+    """What the file knows of itself."""
+    return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 
-def set_fact(connection: sqlite3.Connection, name: str, value: int) -> None:
-    connection.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (name, value))
+def set_facts(connection: sqlite3.Connection, values: Mapping[str, int]) -> None:
+    marks = ",".join(["(?, ?)"] * len(values))
+    flat = [part for pair in values.items() for part in pair]
+    connection.execute(f"INSERT OR REPLACE INTO facts (name, value) VALUES {marks}", flat)

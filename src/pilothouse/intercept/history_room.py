@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from pilothouse.intercept.history_file import fact, set_fact, transaction
+from pilothouse.intercept.history_file import facts, set_facts, transaction
+from pilothouse.intercept.pacing import Pace
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,7 +27,7 @@ class Room:
         self._connection = connection
         self._max_bytes = max_bytes
         self._page_size = self._pragma("page_size")
-        self._at_once = 64
+        self._pace = Pace(STEP_S, least=1, most=MOST_AT_ONCE)
         self._is_evicting = False
         self._is_shrinking = False
 
@@ -60,27 +60,22 @@ class Room:
 
     def _evict(self) -> bool:
         """Delete the oldest; False if there is nothing left."""
-        begun = time.monotonic()
-        with transaction(self._connection):
-            before = fact(self._connection, "evicted_to")
-            to = self._reach(before)
+        with self._pace.step() as packets, transaction(self._connection):
+            known = facts(self._connection)
+            before = known["evicted_to"]
+            to = self._reach(before, packets)
             if to <= before:
                 return False
             self._connection.execute(f"DELETE FROM contents WHERE id IN (SELECT id {_OLD})", (to,))
             deleted = self._connection.execute(f"DELETE {_OLD}", (to,)).rowcount
-            set_fact(self._connection, "rows", fact(self._connection, "rows") - deleted)
-            set_fact(self._connection, "evicted_to", to)
-        took = time.monotonic() - begun
-        if took > STEP_S:
-            self._at_once = max(1, self._at_once // 2)
-        elif took < STEP_S / 3:
-            self._at_once = min(MOST_AT_ONCE, self._at_once * 2)
+            left = {"rows": known["rows"] - deleted, "evicted_to": to}
+            set_facts(self._connection, left)
         return True
 
-    def _reach(self, before: int) -> int:
+    def _reach(self, before: int, packets: int) -> int:
         """The last id of the next step; that of the last packet if there are not so many."""
         found = self._connection.execute(
-            "SELECT id FROM packets ORDER BY id LIMIT 1 OFFSET ?", (self._at_once - 1,)
+            "SELECT id FROM packets ORDER BY id LIMIT 1 OFFSET ?", (packets - 1,)
         ).fetchone()
         (last,) = self._connection.execute("SELECT coalesce(max(id), 0) FROM packets").fetchone()
         return min(max(found[0], before + 1), last) if found else int(last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ UPDATED = (
     " peer_modified"
 ).split()
 """What a row learns later: where its exchange went, and how it ended."""
-AT_ONCE = (64, 16, 4, 1)
-"""Rows per statement. The interpreter is free for others while a statement runs, and waits for its
-turn after each; so few long ones, in few sizes that stay prepared."""
+AT_ONCE = 128
+"""Rows per statement. While one runs, the interpreter is free for others, and after each the thread
+waits for its turn, which takes far longer than preparing a statement of any size; so few long ones.
+"""
 BIGGEST = (1 << 63) - 1
 
 REQUEST, RESPONSE = 1, 2
@@ -148,14 +150,10 @@ def _storable(value: Any) -> Any:
 
 def statements(before: str, rows: Sequence[Row], after: str = "") -> Iterator[tuple[str, Row]]:
     """SQL for all rows, each statement with the values of as many as it takes."""
-    done = 0
-    for size in AT_ONCE:
-        while len(rows) - done >= size:
-            part = rows[done : done + size]
-            done += size
-            marks = f"({','.join('?' * len(part[0]))})"
-            values = tuple(value for row in part for value in row)
-            yield f"{before} VALUES {','.join([marks] * size)}{after}", values
+    for part in batched(rows, AT_ONCE, strict=False):
+        marks = f"({','.join('?' * len(part[0]))})"
+        values = tuple(value for row in part for value in row)
+        yield f"{before} VALUES {','.join([marks] * len(part))}{after}", values
 
 
 def inserting(table: str, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CONCURRENT = 20
 MOST_RUNNING = 8
+"""Of one session."""
 KEPT_JOBS = 100
 KEPT_SENDS = 20_000
 """Of all kept jobs together."""
@@ -83,42 +84,47 @@ class Jobs:
         """Several packets, at once or one after another; raises as `resend`."""
         return await self._carry_out(bulk_plan(plan))
 
-    def job(self, job_id: str) -> dict[str, Any]:
+    # What a session is told of and may stop are its own jobs; None stands for all of them.
+
+    def job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
         """Raises JobNotFound."""
-        return self._found(job_id).status_view()
+        return self._found(job_id, session).status_view()
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self, session: str | None = None) -> list[dict[str, Any]]:
         """Newest first, without their single sends."""
-        return [job.summary() for job in reversed(self._jobs.values())]
+        return [job.summary() for job in reversed(self._of(session))]
 
-    async def stop_job(self, job_id: str) -> dict[str, Any]:
+    async def stop_job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
         """Send nothing more of it; one that has ended stays as it is.
 
         Raises:
             JobNotFound
         """
-        job = self._found(job_id)
+        job = self._found(job_id, session)
         await _stopped([job])
         return job.status_view()
 
-    async def close(self) -> None:
+    async def stop(self, session: str | None = None) -> None:
         """Stop every job."""
-        await _stopped(list(self._jobs.values()))
+        await _stopped(self._of(session))
 
-    def _found(self, job_id: str) -> Job:
+    def _of(self, session: str | None) -> list[Job]:
+        return [job for job in self._jobs.values() if session in (None, job.plan.session)]
+
+    def _found(self, job_id: str, session: str | None) -> Job:
         job = self._jobs.get(job_id)
-        if job is None:
+        if job is None or session not in (None, job.plan.session):
             raise JobNotFound(
                 f"there is no job {job_id[:80]!r}",
-                hint="call get_job_status without job_id to see all jobs",
+                hint="call get_job_status without job_id to see your jobs",
             )
         return job
 
     async def _carry_out(self, plan: Plan) -> dict[str, Any]:
-        self._check_room()
+        self._check_room(plan.session)
         templates = await self._templates(plan)
         # Looked at again: others may have come while the packets were read.
-        self._check_room()
+        self._check_room(plan.session)
         self._budget.take(plan.total)
         job = Job(token_hex(16), plan, templates, self._clock)
         self._keep(job)
@@ -137,8 +143,8 @@ class Jobs:
             raise job.fault
         return job.answer()
 
-    def _check_room(self) -> None:
-        running = sum(job.is_running and not job.is_stopped for job in self._jobs.values())
+    def _check_room(self, session: str) -> None:
+        running = sum(job.is_running and not job.is_stopped for job in self._of(session))
         if running >= MOST_RUNNING:
             raise RateLimited(
                 f"{running} jobs are running, which is the most",

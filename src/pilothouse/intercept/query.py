@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.cursors import Order, Place, read_cursor, read_order, write_cursor
 from pilothouse.intercept.filter_sql import EVERYTHING, INDEXED_ORDERS, INDEXES, Plan, plan_of
-from pilothouse.intercept.model import PacketNotFound
+from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
 from pilothouse.intercept.reading import Reading, Snapshot
 from pilothouse.intercept.walking import Found, Walk
@@ -61,7 +61,7 @@ class HistoryReader:
             reading.db.close()
 
     def page(self, ask: HistoryAsk) -> HistoryPage:
-        """Raises BadFilter; InvalidInput for a bad order, cursor, limit or offset."""
+        """Raises BadFilter, EngineUnreachable; InvalidInput for a bad order, cursor or count."""
         plan, order = plan_of(ask.filter), read_order(ask.order)
         place = read_cursor(ask.cursor, order, (ask.filter, ask.session))
         _check_counts(ask)
@@ -100,16 +100,23 @@ class HistoryReader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[tuple[Reading, Snapshot]]:
-        """A connection of its own for as long as it is used."""
-        reading = self._taken()
+        """A connection of its own for as long as it is used; raises EngineUnreachable."""
+        reading: Reading | None = None
         try:
+            reading = self._taken()
             with reading.snapshot() as snapshot:
                 yield reading, snapshot
-        except sqlite3.Error:
-            reading.db.close()
-            raise
+        except sqlite3.Error as error:
+            if reading is not None:
+                reading.db.close()
+            raise EngineUnreachable(
+                f"the history cannot be read: {error}",
+                hint="call again in a second: a damaged history is set aside and begun anew;"
+                " get_logs says what happened",
+            ) from error
         except BaseException:
-            self._give_back(reading)
+            if reading is not None:
+                self._give_back(reading)
             raise
         self._give_back(reading)
 

@@ -84,6 +84,13 @@ class Reading:
         self._texts: dict[int, str] = {}
         self.given_up: set[tuple[int, str]] = set()
         """Packets, with the patterns that would have taken too long for their texts."""
+        try:
+            self._prepare()
+        except BaseException:
+            self.db.close()
+            raise
+
+    def _prepare(self) -> None:
         self.db.execute("PRAGMA query_only = 1")
         self.db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self.db.create_function("visit", 1, self.watch.visit)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024 * 1024
 """A body that unpacks to more is edited as it is: it may be a bomb."""
+_PIECE = 1 << 20
+"""What is unpacked at a time: others wait while memory for it is found."""
 _ZSTD_PIECE = 1024
 """It can unpack to 32 MiB at the most, which bounds what a bomb costs before it is noticed."""
 
@@ -85,25 +87,39 @@ def _gunzipped(body: bytes) -> bytes:
     """All members; what is no member after the last is an error, as bytes would be lost."""
     plain = bytearray()
     while body:
-        member = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        plain += member.decompress(body, MOST_BYTES + 1)
-        _check(plain, is_complete=member.eof)
-        body = member.unused_data
+        body = _unzipped(body, zlib.MAX_WBITS | 16, plain)
     return bytes(plain)
 
 
 def _inflated(body: bytes, bits: int) -> bytes:
+    plain = bytearray()
+    rest = _unzipped(body, bits, plain)
+    return bytes(_check(plain, is_complete=not rest))
+
+
+def _unzipped(body: bytes, bits: int, plain: bytearray) -> bytes:
+    """Add to `plain` what a stream unpacks to; what follows the stream."""
     unpacker = zlib.decompressobj(bits)
-    plain = unpacker.decompress(body, MOST_BYTES + 1)
-    return bytes(_check(plain, is_complete=unpacker.eof and not unpacker.unused_data))
+    piece = unpacker.decompress(body, _PIECE)
+    while piece:
+        plain += piece
+        _check(plain)
+        piece = unpacker.decompress(unpacker.unconsumed_tail, _PIECE)
+    _check(plain, is_complete=unpacker.eof)
+    return unpacker.unused_data
 
 
 def _unbrotlied(body: bytes) -> bytes:
     import brotli
 
+    plain = bytearray()
     unpacker = brotli.Decompressor()
     try:
-        plain = unpacker.process(body, output_buffer_limit=MOST_BYTES + 1)
+        piece = unpacker.process(body, output_buffer_limit=_PIECE)
+        while piece:
+            plain += piece
+            _check(plain)
+            piece = unpacker.process(b"", output_buffer_limit=_PIECE)
     except brotli.error as error:
         raise ValueError(str(error)) from None
     return bytes(_check(plain, is_complete=unpacker.is_finished()))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.core.regex import MAX_CHARACTERS, BadPattern, compile_pattern
+from pilothouse.intercept.slow_patterns import TooCostly, check_growth, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ ALL_PORTS = -1
 _MULTI_LINE = "(?m)"
 _REFERENCE = re.compile(r"\\(?P<escaped>.)|\$\{(?P<name>\w+)\}|\$(?P<digits>[0-9]+)", re.DOTALL)
 _ESCAPES = {"r": b"\r", "n": b"\n", "t": b"\t"}
+logger = logging.getLogger(__name__)
 
 
 class BadRule(ValueError):
@@ -49,7 +52,17 @@ def change_of(method: str, pattern: str, replaced: str) -> Change:
         new = _unhex("replaced", replaced)
     else:
         old, new = pattern.encode(), replaced.encode()
-    return lambda message: message.replace(old, new)
+    return _literal_change(old, new)
+
+
+def _literal_change(old: bytes, new: bytes) -> Change:
+    def change(message: bytes) -> bytes:
+        if len(new) > len(old):
+            growth = message.count(old) * (len(new) - len(old))
+            check_growth(len(message), len(message) + growth)
+        return message.replace(old, new)
+
+    return change
 
 
 def _unhex(field: str, text: str) -> bytes:
@@ -71,8 +84,8 @@ def _regex_change(text: str, replaced: str) -> Change:
 
     def change(message: bytes) -> bytes:
         # The bytes are searched as they are: decoding would damage what is not UTF-8.
-        pieces, end, last = [], 0, -1
-        for match in pattern.finditer(message):
+        pieces, end, last, length = [], 0, -1, 0
+        for match in matches(pattern, message):
             start, stop = match.span()
             inside_character = start < len(message) and message[start] & 0xC0 == 0x80
             # The library reports an empty match twice where it had to look ahead for it.
@@ -86,6 +99,8 @@ def _regex_change(text: str, replaced: str) -> Change:
                 stop -= 1
                 written = _filled(template, match, message, stop)
             pieces += [message[end:start], written]
+            length += start - end + len(written)
+            check_growth(len(message), length)
             end = stop
         pieces.append(message[end:])
         return b"".join(pieces)
@@ -150,6 +165,7 @@ def _longest_group(digits: str, groups: int) -> tuple[int | None, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
+    id: int
     direction: str
     server_id: int
     change: Change
@@ -171,6 +187,7 @@ class Rules:
         """The rules of a validated configuration; what is not enabled is left out."""
         edits = tuple(
             _Edit(
+                item["id"],
                 item["direction"],
                 item["server_id"],
                 change_of(item["method"], item["pattern"], item["replaced"]),
@@ -196,12 +213,16 @@ class Rules:
         """The decoded message after all rules in the order of the table.
 
         `server_id` is None for a server that the configuration does not have. None means that
-        nothing was changed; an empty message means that it is not to be sent on.
+        nothing was changed; an empty message means that it is not to be sent on. A rule that costs
+        too much is left out, and the log says so. Not for the event loop, because of the others.
         """
         changed = message
         for edit in self._edits:
             if changed and edit.concerns(direction, server_id):
-                changed = edit.change(changed)
+                try:
+                    changed = edit.change(changed)
+                except TooCostly as error:
+                    logger.warning("modification %d was left out of a message: %s", edit.id, error)
         return None if changed == message else changed
 
     def passes_through(self, server_name: str, listen_port: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS packets (
@@ -52,9 +52,6 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 """`contents` is apart so that scanning rows does not read bodies. `peer_…` is the other packet of
 the exchange: what a filter says of an exchange is then true or false of each row by itself.
 `facts` has the schema's version, the number of rows, and what the text index has got to."""
-
-SEGMENT = 50_000
-"""Packet ids that share the index tables `url_{n}` and `text_{n}`, n = id // SEGMENT."""
 
 COLUMNS: dict[str, str] = {
     "id": "integer",

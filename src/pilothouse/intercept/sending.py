@@ -14,7 +14,7 @@ from pilothouse.intercept.model import Address, Exchange, Sent
 from pilothouse.intercept.sender import Outcome, Sender, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pilothouse.core.clock import Clock
     from pilothouse.intercept.edits import Direction, Edit, Edited
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 _SECURE = frozenset({"https", "wss", "tls"})
 _OVER_HTTP2 = ("HTTP/2", "HTTP/3")
+_GONE = "its request is not in the history any more"
+_WHY_NO_REQUEST = {"SSE": "the server sent it; send the request of its stream again"}
+BINARY = "BINARY"
+"""In the column `method` of a WebSocket's message: what its frame said that it is."""
 _FRESH = frozenset({"TCP", "UDP"})
 """Kinds that a connection of their own can carry on without what was said before."""
-_IN_PLACE = 16 * 1024
-"""Bodies up to here are edited on the event loop, as a thread costs more; even one that unpacks to
-a thousand times its size takes a few milliseconds."""
 
 
 class Inject(Protocol):
@@ -66,7 +67,7 @@ def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> Templa
     is_message = not (request and request.head) and detail.row["type"] in ("WebSocket", *_FRESH)
     side = (request or detail.response) if is_message else request
     if side is None:
-        raise _unsendable(packet_id, "its request is not in the history any more")
+        raise _unsendable(packet_id, _WHY_NO_REQUEST.get(detail.row["type"], _GONE))
     if len(side.body) < side.body_length:
         raise _unsendable(
             packet_id,
@@ -178,7 +179,7 @@ class Courier:
                 connection,
                 to_client=template.to_client,
                 payload=sent.body,
-                is_text=_is_text(sent.body),
+                is_text=_is_text(template.row["method"], sent.body),
             )
         except InvalidInput:
             if kind not in _FRESH or template.to_client:
@@ -220,8 +221,7 @@ class Courier:
     async def _edited(self, delivery: Delivery, message: Message, direction: Direction) -> Edited:
         if not delivery.edits:
             return editing.Edited(message, counts=[])
-        run = asyncio.to_thread if len(message.body) > _IN_PLACE else _here
-        return await run(
+        return await asyncio.to_thread(
             editing.apply,
             delivery.edits,
             message,
@@ -229,10 +229,6 @@ class Courier:
             delivery.values,
             allow_duplicates=delivery.allow_duplicates,
         )
-
-
-async def _here[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    return call(*args, **kwargs)
 
 
 def blank_exchange(template: Template, *, connection: str, session: str, job: str) -> Exchange:
@@ -244,6 +240,7 @@ def blank_exchange(template: Template, *, connection: str, session: str, job: st
         server=Address(row["server_ip"], row["server_port"]),
         server_name=row["server_name"],
         scheme=row["scheme"],
+        method=(row["method"] or "") if template.is_message else "",
         url=row["url"] or "",
         version=row["version"],
         encode=row["encode"],
@@ -278,7 +275,10 @@ def _path(target: str) -> str:
     return rest[rest.find("/") :] if "/" in rest else "/"
 
 
-def _is_text(payload: bytes) -> bool:
+def _is_text(opcode: str | None, payload: bytes) -> bool:
+    """As its frame said; one that was edited to be no text any more cannot go as one."""
+    if opcode == BINARY:
+        return False
     try:
         payload.decode()
     except UnicodeDecodeError:

@@ -70,14 +70,14 @@ class View:
         return await self._send("bulk_send", plan)
 
     async def job(self, job_id: str) -> dict[str, Any]:
-        return await self._ask("job", job_id=job_id)
+        return await self._ask("job", job_id=job_id, session=self._whose)
 
     async def jobs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self.proxy.engine.ask("jobs")
+        found: list[dict[str, Any]] = await self.proxy.engine.ask("jobs", session=self._whose)
         return found
 
     async def stop_job(self, job_id: str) -> dict[str, Any]:
-        return await self._ask("stop_job", job_id=job_id)
+        return await self._ask("stop_job", job_id=job_id, session=self._whose)
 
     async def logs(self, ask: LogAsk) -> LogPage:
         return self.proxy.book.read(ask)
@@ -98,6 +98,11 @@ class View:
         return await self._ask(
             "decide", held_id=held_id, action=action, edit=edit, session=self.session
         )
+
+    @property
+    def _whose(self) -> str | None:
+        """The session whose jobs are meant; REST belongs to none, and sees those of all."""
+        return self.session or None
 
     async def _send(self, do: str, plan: dict[str, Any]) -> dict[str, Any]:
         sends = plan.get("count", 1) * len(plan.get("packet_ids", "1"))

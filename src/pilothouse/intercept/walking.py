@@ -11,40 +11,38 @@ from pilothouse.intercept.text_index import TextIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pilothouse.intercept.filter_sql import Plan
+    from pilothouse.intercept.filter_sql import Lookup, Lookups, Plan
     from pilothouse.intercept.reading import Reading, Snapshot
 
 FIRST = 1_024
 WIDEST = 16_384
 """Rows that are looked at between two glances at the clock."""
-WIDEST_INDEXED = 65_536
+FIRST_HITS = 512
+WIDEST_NARROWED = 65_536
+"""Rows that the index of a column leaves are looked through without a glance at the clock."""
 COUNTED = 32_768
 FEW = 200
 NULLABLE = frozenset({"method", "status"})
 
 type Found = tuple[int, Any]
 """A packet's id and its value in the column that orders the page."""
+type Piece = tuple[int, int, set[int] | None]
+"""Ids from and to, and those among them that may match; None where nothing is known of them."""
 
 
-def stretches(
-    low: int, high: int, *, descending: bool, widest: int, border: int | None = None
-) -> Iterator[tuple[int, int]]:
-    """The ids from `low` to `high` in growing pieces; none lies on both sides of `border`."""
+def stretches(low: int, high: int, *, descending: bool) -> Iterator[Piece]:
+    """The ids from `low` to `high` in growing pieces, of which nothing is known."""
     width = FIRST
     while low <= high:
         if descending:
             start = max(low, high - width + 1)
-            if border is not None and start <= border < high:
-                start = border + 1
-            yield start, high
+            yield start, high, None
             high = start - 1
         else:
             end = min(high, low + width - 1)
-            if border is not None and low <= border < end:
-                end = border
-            yield low, end
+            yield low, end, None
             low = end + 1
-        width = min(width * 2, widest)
+        width = min(width * 2, WIDEST)
 
 
 class Walk:
@@ -57,7 +55,7 @@ class Walk:
         self._watch = reading.watch
         self._snapshot = snapshot
         self._plan = plan
-        self._index = TextIndex(snapshot)
+        self._index = TextIndex(snapshot, reading.watch)
         self._whose = "" if session is None else " AND p.session IN (?, '')"
         self._who: tuple[str, ...] = () if session is None else (session,)
         self.complete = False
@@ -70,16 +68,11 @@ class Walk:
     ) -> Iterator[Found]:
         """What matches from `low` to `high`."""
         low, high = max(low, self._snapshot.oldest), min(high, self._snapshot.newest)
-        is_indexed = self._plan.lookup is not None
-        pieces = stretches(
-            low,
-            high,
-            descending=descending,
-            widest=WIDEST_INDEXED if is_indexed else WIDEST,
-            border=self._snapshot.indexed_to if is_indexed else None,
-        )
-        for first, last in pieces:
-            yield from self._stretch(first, last, descending, column)
+        for first, last, candidates in self._pieces(low, high, descending):
+            if candidates is None:
+                yield from self._scanned(first, last, descending, column)
+            else:
+                yield from self._verified(sorted(candidates, reverse=descending), column)
             if self._watch.stopped:
                 further = min if descending else max
                 self.reached = further(self.reached or self._watch.judged, self._watch.judged)
@@ -129,34 +122,60 @@ class Walk:
                 return total, False
         return total, True
 
-    def _stretch(self, low: int, high: int, descending: bool, column: str) -> Iterator[Found]:
-        plan = self._plan
-        if plan.lookup is not None and high <= self._snapshot.indexed_to:
-            found = self._few(low, high)
-            if found is None:
-                found = self._index.candidates(plan.lookup, low, high)
-            yield from self._verified(sorted(found, reverse=descending), column)
+    def _pieces(self, low: int, high: int, descending: bool) -> Iterator[Piece]:
+        """All ids in order: those that the index has got to with what it says of them."""
+        if self._plan.lookup is None:
+            yield from stretches(low, high, descending=descending)
             return
+        border = self._snapshot.indexed_to
+        tail = stretches(max(low, border + 1), high, descending=descending)
+        looked_up = self._looked_up(self._plan.lookup, low, min(high, border), descending)
+        for pieces in (tail, looked_up) if descending else (looked_up, tail):
+            yield from pieces
+
+    def _looked_up(
+        self, lookup: Lookup | Lookups, low: int, high: int, descending: bool
+    ) -> Iterator[Piece]:
+        most = FIRST_HITS
+        while low <= high:
+            first, last, found = self._narrowed(low, high, descending)
+            if found is None:
+                found, edge = self._index.candidates(
+                    lookup, low, high, descending=descending, most=most
+                )
+                first, last = (edge, high) if descending else (low, edge)
+            yield first, last, found
+            low, high = (low, first - 1) if descending else (last + 1, high)
+            most = min(most * 2, WIDEST)
+
+    def _narrowed(self, low: int, high: int, descending: bool) -> Piece:
+        """What the indexes of columns leave, if it is so little that no text need be looked up."""
+        if not self._plan.equalities:
+            return low, high, None
+        if descending:
+            low = max(low, high - WIDEST_NARROWED + 1)
+        else:
+            high = min(high, low + WIDEST_NARROWED - 1)
+        sql, values = self._within("p.id", low, high, *self._coarse)
+        found = {id for (id,) in self._db.execute(f"{sql} LIMIT {FEW + 1}", values)}
+        return low, high, found if len(found) <= FEW else None
+
+    @property
+    def _coarse(self) -> tuple[str, tuple[str | int, ...]]:
+        """The filter as far as SQL alone can judge it."""
+        if self._plan.coarse is None:
+            return self._plan.sql, self._plan.values
+        return self._plan.coarse, self._plan.coarse_values
+
+    def _scanned(self, low: int, high: int, descending: bool, column: str) -> Iterator[Found]:
         order = f" ORDER BY p.id {'DESC' if descending else 'ASC'}"
-        if plan.coarse is None:
-            sql, values = self._within(f"p.id, p.{column}", low, high, plan.sql, plan.values)
+        if self._plan.coarse is None:
+            sql, values = self._within(f"p.id, p.{column}", low, high, *self._coarse)
             yield from self._run(sql + order, values)
             return
-        sql, values = self._within("p.id", low, high, plan.coarse, plan.coarse_values)
+        sql, values = self._within("p.id", low, high, *self._coarse)
         candidates = [id for (id,) in self._db.execute(sql + order, values)]
         yield from self._verified(candidates, column)
-
-    def _few(self, low: int, high: int) -> set[int] | None:
-        """What the indexes of columns leave, if it is so little that no text need be looked up."""
-        plan = self._plan
-        if not plan.equalities:
-            return None
-        condition, values = plan.sql, plan.values
-        if plan.coarse is not None:
-            condition, values = plan.coarse, plan.coarse_values
-        sql, values = self._within("p.id", low, high, condition, values)
-        found = {id for (id,) in self._db.execute(f"{sql} LIMIT {FEW + 1}", values)}
-        return found if len(found) <= FEW else None
 
     def _within(
         self, what: str, low: int, high: int, condition: str, values: tuple[str | int, ...]

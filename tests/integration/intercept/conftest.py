@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.engine_rig import Rig, running_engine
+from tests.support.intercepting import App, Tap, app
 from tests.support.upstreams import Authority, authority
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 
@@ -25,6 +26,19 @@ async def rig(
 ) -> AsyncIterator[Rig]:
     folder = tmp_path_factory.mktemp("engine")
     async with running_engine(folder, "--upstream-ca", str(upstream_ca.ca_file)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[App]:
+    with app() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tap() -> Iterator[Tap]:
+    with Tap() as running:
+        running.listen()
         yield running
 
 

@@ -16,6 +16,7 @@ import anyio
 from pilothouse.core.clock import anchored
 from pilothouse.intercept.history import HistoryWriter
 from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.segments import segments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -106,8 +107,8 @@ async def indexed(path: Path) -> None:
     await until(is_done)
 
 
-def size(path: Path) -> int:
-    return path.stat().st_size
+def size(path: Path, end: str = "") -> int:
+    return path.with_name(path.name + end).stat().st_size
 
 
 def mode(path: Path, end: str = "") -> int:
@@ -139,12 +140,16 @@ def tables(path: Path) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def found(path: Path, table: str, literal: str) -> list[int]:
-    """Ids whose trigrams are all those of the literal."""
+def found(path: Path, kind: str, literal: str) -> list[int]:
+    """Ids of packets whose url or text has all trigrams of the literal."""
     terms = sorted({literal[at : at + 3] for at in range(len(literal) - 2)})
     match = " AND ".join('"' + term.replace('"', '""') + '"' for term in terms)
-    rows = select(path, f"SELECT rowid AS id FROM {table} WHERE {table} MATCH ?", match)
-    return [row["id"] for row in rows]
+    ids: list[int] = []
+    for segment in segments(tables(path)):
+        table = f"{kind}_{segment}"
+        rows = select(path, f"SELECT rowid AS id FROM {table} WHERE {table} MATCH ?", match)
+        ids += [row["id"] for row in rows]
+    return ids
 
 
 def is_whole(path: Path) -> bool:

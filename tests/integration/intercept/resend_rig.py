@@ -237,7 +237,7 @@ async def open_jobs(folder: Path, clock: Callable[[], float] = CLOCK) -> AsyncIt
         try:
             yield Rig(jobs, writer, reader, injected)
         finally:
-            await jobs.close()
+            await jobs.stop()
             reader.close()
 
 

@@ -15,11 +15,13 @@ import pytest
 import uvicorn
 
 from pilothouse.core.origins import Doorkeeper
+from pilothouse.core.secret_check import MAX_FAILURES
 from pilothouse.intercept.config_endpoint import config_app
 from pilothouse.intercept.config_store import ConfigStore
 from pilothouse.intercept.json_body import MAX_BYTES
 from pilothouse.intercept.model import EngineUnreachable, ReadOnly, TokenRefused
-from pilothouse.intercept.tokens import MAX_FAILURES, TokenStore
+from pilothouse.intercept.tokens import FORM, make_token, token_check
+from pilothouse.secret_file import SecretFile
 from pilothouse.server.edge import Guard
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.types import ASGIApp
+
+    from pilothouse.core.secret_check import SecretCheck
 
 GUARD_S = 30.0
 EMPTY: dict[str, Any] = {
@@ -42,7 +46,7 @@ class Service:
     """The endpoint's service on a real store and real tokens, without an engine."""
 
     store: ConfigStore
-    tokens: TokenStore
+    tokens: SecretCheck
     read_only: bool = False
     engine_is_down: bool = False
 
@@ -80,7 +84,8 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 
 def service_in(folder: Path) -> Service:
-    return Service(ConfigStore(folder, lambda: time.time() * 1000), TokenStore(folder))
+    tokens = token_check(SecretFile(folder / "token", FORM, make_token))
+    return Service(ConfigStore(folder, lambda: time.time() * 1000), tokens)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +122,7 @@ def client(connected: httpx.Client, service: Service) -> httpx.Client:
 @pytest.fixture
 def allowed(service: Service) -> dict[str, str]:
     """The header that lets a request in."""
-    return {"Authorization": service.tokens.token()}
+    return {"Authorization": service.tokens.secret.value()}
 
 
 def error_of(answer: httpx.Response) -> dict[str, Any]:
@@ -129,7 +134,8 @@ def error_of(answer: httpx.Response) -> dict[str, Any]:
 def test_the_token_lets_a_reader_in_with_and_without_bearer(
     client: httpx.Client, service: Service, form: str
 ) -> None:
-    answer = client.get("/config", headers={"Authorization": form.format(service.tokens.token())})
+    header = form.format(service.tokens.secret.value())
+    answer = client.get("/config", headers={"Authorization": header})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == service.store.load().dump()
@@ -143,7 +149,7 @@ def test_the_token_lets_a_reader_in_with_and_without_bearer(
 def test_without_the_token_every_request_is_refused_alike(
     client: httpx.Client, service: Service, method: str, header: str | None
 ) -> None:
-    token = service.tokens.token()
+    token = service.tokens.secret.value()
     headers = {} if header is None else {"Authorization": header.format(token)}
     answer = client.request(method, "/config", headers=headers, json=EMPTY)
     assert answer.status_code == 401

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import websockets
 
-from tests.support.engine_rig import GUARD_S, Rig
+from pilothouse.core.faults import InvalidInput
+from tests.support.engine_rig import GUARD_S, Rig, until
 from tests.support.upstreams import (
     Authority,
     authority,
@@ -157,17 +158,36 @@ async def test_large_upload_arrives_whole_and_its_first_part_is_kept(
     assert request["body_length"] == len(body)
 
 
-async def test_event_arrives_while_the_stream_goes_on(rig: Rig, port: int) -> None:
+async def test_stream_of_events_is_in_the_history_while_it_goes_on(rig: Rig, port: int) -> None:
+    async def rows() -> list[tuple[str, str | None, int | None, bytes]]:
+        return [
+            (row["type"], row["method"], row["status"], row["body"])
+            for row in await rig.packets()
+            if row["server_port"] == server.port
+        ]
+
+    async def is_over() -> bool:
+        request = next(row for row in await rig.packets() if row["server_port"] == server.port)
+        return request["duration_ms"] is not None
+
+    so_far = [
+        ("SSE", "GET", 200, b""),
+        ("SSE", "GET", 200, b""),
+        ("SSE", None, None, b"data: first\n\n"),
+    ]
     async with http_upstream() as server, rig.client(port) as client:
         async with client.stream("GET", f"http://{server.address}/sse") as answer:
             lines = answer.aiter_lines()
             async with asyncio.timeout(GUARD_S):
                 assert await anext(lines) == "data: first"
+                assert await rows() == so_far
                 server.go_on.set()
                 assert [line async for line in lines if line] == ["data: second"]
-        _, response = await rig.pair("/sse")
-    assert response["type"] == "SSE"
-    assert response["body"] == b"data: first\n\ndata: second\n\n"
+        await until(is_over)
+        found = [row for row in await rig.packets() if row["server_port"] == server.port]
+    assert await rows() == [*so_far, ("SSE", None, None, b"data: second\n\n")]
+    assert found[1]["head"].startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream")
+    assert len({row["connection"] for row in found}) == len({row["key"] for row in found}) == 1
 
 
 async def test_grpc_message_arrives_while_the_call_goes_on(
@@ -205,6 +225,15 @@ async def test_recorded_request_is_sent_again_by_the_engine(rig: Rig, port: int)
     assert [bytes(row["body"]) for row in rows if not row["is_response"]] == [b"once", b"once"]
     status = await rig.ask("job", job_id=done["job_id"])
     assert [job["job_id"] for job in await rig.ask("jobs")] == [status["job_id"]]
+
+
+async def test_event_of_a_stream_cannot_be_sent_again_and_is_told_why(rig: Rig, port: int) -> None:
+    async with http_upstream() as server, rig.client(port) as client:
+        server.go_on.set()
+        await client.get(f"http://{server.address}/sse")
+        event = [row for row in await rig.packets() if row["body"].startswith(b"data: ")][-1]
+        with pytest.raises(InvalidInput, match="send the request of its stream again"):
+            await rig.ask("resend", plan={"packet_id": event["id"]})
 
 
 async def test_request_without_an_answer_yet_is_in_the_history(rig: Rig, port: int) -> None:
@@ -251,11 +280,11 @@ async def test_websocket_messages_are_rows_of_one_connection(
     rows = [row for row in await rig.packets() if row["url"] == f"/chat-{scheme}"]
     upgrade, messages = rows[:2], rows[2:]
     assert [row["status"] for row in upgrade] == [101, 101]
-    assert [(row["is_response"], row["body"]) for row in messages] == [
-        (0, b"hi"),
-        (1, b"echo:hi"),
-        (0, b"\x00\xff"),
-        (1, b"\x00\xff"),
+    assert [(row["is_response"], row["method"], row["body"]) for row in messages] == [
+        (0, "TEXT", b"hi"),
+        (1, "TEXT", b"echo:hi"),
+        (0, "BINARY", b"\x00\xff"),
+        (1, "BINARY", b"\x00\xff"),
     ]
     assert {row["type"] for row in messages} == {"WebSocket"}
     assert len({row["connection"] for row in rows}) == 1
@@ -278,6 +307,35 @@ async def test_message_put_into_a_live_websocket_reaches_the_server(rig: Rig, po
         assert await asyncio.wait_for(socket.recv(), GUARD_S) == "echo:yours"
     rows = [row for row in await rig.packets() if row["url"] == "/put-in"]
     assert [row["body"] for row in rows if row["resend"]] == [b"yours"]
+
+
+async def test_websocket_message_is_sent_again_as_what_it_was(rig: Rig, port: int) -> None:
+    long = "ä" * 5_000
+    async with (
+        websocket_upstream() as server,
+        websockets.connect(
+            f"ws://localhost:{server.port}/kinds", proxy=f"http://127.0.0.1:{port}"
+        ) as socket,
+    ):
+        for message in (b"readable", "text", long):
+            await socket.send(message)
+            await socket.recv()
+        sent = [
+            row["id"]
+            for row in await rig.packets()
+            if row["url"] == "/kinds" and row["type"] == "WebSocket" and not row["is_response"]
+        ]
+        came = []
+        for packet_id in sent:
+            await rig.ask("resend", plan={"packet_id": packet_id})
+            came.append(await asyncio.wait_for(socket.recv(), GUARD_S))
+    assert came == [b"readable", "echo:text", f"echo:{long}"]
+    rows = [row for row in await rig.packets() if row["url"] == "/kinds" and row["resend"]]
+    assert [(row["method"], row["body"]) for row in rows] == [
+        ("BINARY", b"readable"),
+        ("TEXT", b"text"),
+        ("TEXT", long.encode()),
+    ]
 
 
 async def test_each_packet_is_told_once(rig: Rig, port: int) -> None:

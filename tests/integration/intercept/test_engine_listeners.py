@@ -57,6 +57,22 @@ async def test_unsupported_and_disabled_listeners_say_so(rig: Rig) -> None:
     assert "server_id" in states[2]["reason"]
 
 
+@pytest.mark.parametrize("kind", ["HTTP_TRANSPARENT_PROXY", "SSL_TRANSPARENT_PROXY"])
+async def test_transparent_proxy_refuses_what_was_not_redirected_to_it(rig: Rig, kind: str) -> None:
+    """Where it would lead is told by the system alone; nothing may send it back to itself."""
+    port, other = free_port(), free_port()
+    states = await rig.listen(listen=[{"port": port, "type": kind}, {"port": other}])
+    assert [state["running"] for state in states] == [True, True]
+    async with httpx.AsyncClient(timeout=GUARD_S) as client:
+        try:
+            answer = await client.get(f"http://127.0.0.1:{port}/")
+        except httpx.HTTPError:
+            answer = None
+    assert answer is None or answer.status_code == 403
+    async with http_upstream() as server, rig.client(other) as client:
+        assert (await client.get(f"http://{server.address}/hello")).status_code == 200
+
+
 async def test_quic_forwarder_listens_for_datagrams_only(rig: Rig) -> None:
     port = free_port()
     [state] = await rig.listen(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from pilothouse.intercept import indexing
+from pilothouse.intercept import history
 from tests.integration.intercept.history_rig import (
     GUARD_S,
     answer,
@@ -36,10 +36,10 @@ OPEN_S = 10.0
 RECORDER = """
 import asyncio, sys
 from pathlib import Path
-from pilothouse.intercept import indexing
+from pilothouse.intercept import history
 from tests.integration.intercept.history_rig import answer, asked, open_writer
 
-indexing.SEGMENT, indexing.WASTE = 1000, 200
+history.SEGMENTS = 100
 
 async def main():
     number = 0
@@ -96,8 +96,7 @@ def is_kept(path: Path, line: str, evicted_to: int) -> bool:
 async def test_no_packet_is_lost_that_was_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "SEGMENT", 1000)
-    monkeypatch.setattr(indexing, "WASTE", 200)
+    monkeypatch.setattr(history, "SEGMENTS", 100)
     path = tmp_path / "history.db"
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)

@@ -7,13 +7,15 @@ import random
 import sqlite3
 import time
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from pilothouse.intercept import history, indexing
+from pilothouse.intercept import history, history_file, history_log, indexing
 from pilothouse.intercept.model import Address, Exchange
+from pilothouse.intercept.segments import segments
 from tests.integration.intercept.history_rig import (
     GUARD_S,
     answer,
@@ -25,7 +27,9 @@ from tests.integration.intercept.history_rig import (
     mode,
     open_writer,
     packets,
+    select,
     sent,
+    size,
     started,
     tables,
     until,
@@ -259,6 +263,27 @@ async def test_two_processes_write_one_file(path: Path) -> None:
     assert is_whole(path)
 
 
+async def test_what_is_committed_is_carried_over_into_the_file_while_it_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_log, "EVERY_S", 0.05)
+    async with open_writer(path) as writer:
+        writer.post(answer(asked(), b"x" * 200_000))
+        await writer.flush()
+        # Far less than makes a commit do it.
+        assert size(path, "-wal") < history_file.LOG_PAGES * 4096 / 4
+        await until(lambda: size(path) > 200_000)
+        # The log begins anew again and again: otherwise it would grow with each post.
+        sizes = [size(path, "-wal")]
+        with anyio.fail_after(GUARD_S):
+            while sizes.count(sizes[-1]) < 4:
+                writer.post(asked("/", b"x" * 50_000))
+                await writer.flush()
+                await anyio.sleep(0.1)
+                sizes.append(size(path, "-wal"))
+    assert is_whole(path)
+
+
 # The index
 
 
@@ -269,20 +294,22 @@ async def test_urls_and_texts_are_found_by_their_trigrams(path: Path) -> None:
             answer(zipped, gzip.compress(b"hidden Treasure"), headers="Content-Encoding: gzip\r\n")
         )
         other = asked("/static/app.js")
-        writer.post(answer(other, b"nothing"))
+        writer.post(answer(other, 'nothing 🚀🚀🚀 "\\'.encode()))
         message = Exchange(connection="w", kind="WebSocket", request=sent(b"", b"\0\1frame-word\2"))
         writer.post(message)
         await writer.flush()
         await indexed(path)
-    assert found(path, "url_0", "orders") == [zipped.request_id, zipped.response_id]
-    assert found(path, "text_0", "treasure") == [zipped.response_id]
-    assert found(path, "text_0", "frame-word") == [message.request_id]
-    assert found(path, "text_0", "no such words") == []
+    assert found(path, "url", "orders") == [zipped.request_id, zipped.response_id]
+    assert found(path, "text", "treasure") == [zipped.response_id]
+    assert found(path, "text", "frame-word") == [message.request_id]
+    assert found(path, "text", '🚀🚀🚀 "\\') == [other.response_id]
+    assert found(path, "text", "no such words") == []
 
 
 async def test_a_long_text_is_found_by_any_part_of_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(indexing, "LEAST_CHARS", 1000)
     monkeypatch.setattr(indexing, "MOST_CHARS", 1000)
     # No three characters of it come twice, so that none stands in for one that was left out.
     text = "".join(random.Random(1).sample([chr(code) for code in range(0x4E00, 0x9F00)], 8000))
@@ -292,21 +319,33 @@ async def test_a_long_text_is_found_by_any_part_of_it(
         await writer.flush()
         await indexed(path)
     for start in range(0, len(text), 100):
-        assert found(path, "text_0", text[start : start + 102]) == [exchange.response_id]
+        assert found(path, "text", text[start : start + 102]) == [exchange.response_id]
     assert is_whole(path)
 
 
-async def test_each_segment_has_tables_of_its_own(
+def blocks(path: Path, segment: int) -> int:
+    """Into how many pieces, each to be searched on its own, the index of its texts falls."""
+    (found,) = select(path, f"SELECT count(DISTINCT segid) AS n FROM text_{segment}_idx")
+    return int(found["n"])
+
+
+async def test_a_segment_that_is_full_is_merged_and_followed_by_another(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "SEGMENT", 50)
-    async with open_writer(path) as writer:
+    monkeypatch.setattr(history, "SEGMENTS", (1 << 30) // 500)
+    monkeypatch.setattr(indexing, "STEP_ROWS", 10)
+    async with open_writer(path, max_bytes=1 << 30) as writer:
         for number in range(60):
             writer.post(answer(asked(f"/number/{number}")))
         await writer.flush()
         await indexed(path)
-    assert tables(path) == ["text_0", "text_1", "text_2", "url_0", "url_1", "url_2"]
-    assert found(path, "url_2", "/number/59") == [119, 120]
+        there = segments(tables(path))
+        assert len(there) > 2
+        await until(lambda: all(blocks(path, first) == 1 for first in there[:-1]))
+    for first, following in pairwise([*there, 121]):
+        held = select(path, f"SELECT id FROM url_{first}_docsize ORDER BY id")
+        assert [row["id"] for row in held] == list(range(first, following))
+    assert found(path, "url", "/number/59") == [119, 120]
 
 
 async def test_the_index_keeps_up_while_traffic_goes_on(

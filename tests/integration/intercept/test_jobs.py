@@ -231,6 +231,35 @@ async def test_a_caller_that_goes_away_stops_its_job(rig: Rig) -> None:
         await until(lambda: rig.jobs.jobs()[0]["status"] == "stopped")
 
 
+async def test_a_session_sees_and_stops_its_own_jobs_alone(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        plan = {"packet_id": packet_id, "async": True}
+        mine, theirs = [
+            (await rig.jobs.resend({**plan, "session": session}))["job_id"]
+            for session in ("s1", "s2")
+        ]
+        assert [job["job_id"] for job in rig.jobs.jobs("s1")] == [mine]
+        assert [job["job_id"] for job in rig.jobs.jobs()] == [theirs, mine]
+        assert rig.jobs.job(theirs)["job_id"] == theirs
+        with pytest.raises(JobNotFound):
+            rig.jobs.job(theirs, "s1")
+        with pytest.raises(JobNotFound):
+            await rig.jobs.stop_job(theirs, "s1")
+        await rig.jobs.stop("s1")
+        assert rig.jobs.job(mine, "s1")["status"] == "stopped"
+        assert rig.jobs.job(theirs, "s2")["status"] in ("created", "sending_requests")
+
+
+async def test_jobs_of_one_session_leave_room_for_those_of_another(rig: Rig) -> None:
+    async with wire_server(b"", closes=False) as wire:
+        packet_id = await rig.packet(wire.port, GET)
+        for _ in range(MOST_RUNNING):
+            await resent(rig, packet_id, **{"async": True})
+        plan = {"packet_id": packet_id, "session": "s2", "async": True}
+        assert (await rig.jobs.resend(plan))["success"] is True
+
+
 async def test_an_unknown_job_is_an_error(rig: Rig) -> None:
     with pytest.raises(JobNotFound):
         rig.jobs.job("nope")

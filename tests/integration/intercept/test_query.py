@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept import walking
 from pilothouse.intercept.model import BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, HistoryPage
 from pilothouse.intercept.query import HistoryReader
@@ -111,6 +112,14 @@ MEANINGS: tuple[tuple[str, list[int]], ...] = (
 )
 
 
+@pytest.fixture(params=[1, 512], ids=["step by step", "at once"])
+def hits_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far one answer of the text index goes."""
+    monkeypatch.setattr(walking, "FIRST_HITS", request.param)
+    monkeypatch.setattr(walking, "WIDEST", 2 * request.param)
+
+
+@pytest.mark.usefixtures("hits_at_once")
 @pytest.mark.parametrize("indexed_to", [0, 8, 12, 17])
 def test_filters_mean_what_they_say_whatever_the_index_has_got_to(
     history: History, reader: HistoryReader, indexed_to: int
@@ -136,6 +145,7 @@ def test_times_compare_as_they_are_shown(history: History, reader: HistoryReader
     assert hits(reader, f"time >= {int(START_MS) + 11}") == [3, 4]
 
 
+@pytest.mark.usefixtures("hits_at_once")
 def test_both_rows_of_an_exchange_are_found_however_far_apart(
     history: History, reader: HistoryReader
 ) -> None:
@@ -150,8 +160,10 @@ def test_both_rows_of_an_exchange_are_found_however_far_apart(
     assert hits(reader, "full_text == needle-one") == [1, 3_002]
     assert hits(reader, "full_text == needle-two") == [49_996, 50_005]
     assert hits(reader, "url == /poll && full_text =~ needle") == [1, 3_002, 49_996, 50_005]
+    assert hits(reader, "full_text == needle && url =~ /poll") == [1, 3_002, 49_996, 50_005]
 
 
+@pytest.mark.usefixtures("hits_at_once")
 def test_an_exchange_half_of_which_is_not_indexed_is_found(
     history: History, reader: HistoryReader
 ) -> None:

@@ -280,6 +280,16 @@ async def test_a_websocket_message_goes_to_its_live_connection_either_way(rig: R
     assert rig.detail(second["packet_ids"][0]).response is not None
 
 
+async def test_a_websocket_message_stays_text_or_binary_as_it_was(rig: Rig) -> None:
+    rig.injected.live.add("c1")
+    data = await message(rig, "WebSocket", b"readable", method="BINARY")
+    text = await message(rig, "WebSocket", b"hello", method="TEXT")
+    await resent(rig, data)
+    again = await resent(rig, text)
+    assert [put[2:] for put in rig.injected.put] == [(b"readable", False), (b"hello", True)]
+    assert rig.detail(again["packet_ids"][0]).row["method"] == "TEXT"
+
+
 async def test_a_closed_websocket_is_an_error_that_says_so(rig: Rig) -> None:
     packet_id = await message(rig, "WebSocket", b"hello")
     with pytest.raises(InvalidInput, match="its WebSocket connection is closed"):

@@ -27,7 +27,7 @@ from pilothouse.intercept.answers import (
     unmasked_head,
 )
 from pilothouse.intercept.ports import Detail
-from tests.support.fake_interceptor import FakeInterceptor, exchange, row, side
+from tests.support.recorded import exchange, held, row, side
 
 PLAIN = Redactor()
 BOTH = {"request": Range(0, 16_384), "response": Range(0, 16_384)}
@@ -272,14 +272,11 @@ def test_revealing_is_the_redactors_business() -> None:
 HEAD = b"POST /pay?token=hunter22 HTTP/1.1\r\nHost: shop\r\nCookie: sid=hunter22\r\nX-A: 1\r\n\r\n"
 
 
-def held() -> dict[str, object]:
-    fake = FakeInterceptor()
-    fake.hold("h1", HEAD, b'{"amount": 5, "password": "hunter22"}')
-    return fake.waiting["h1"]
+HELD = held("h1", HEAD, b'{"amount": 5, "password": "hunter22"}')
 
 
 def test_what_is_held_is_shown_as_masked_text() -> None:
-    shown = held_view(held(), PLAIN)
+    shown = held_view(HELD, PLAIN)
     assert "hunter22" not in visible_json(shown)
     assert shown["head"].splitlines()[:2] == [f"POST /pay?token={MASK} HTTP/1.1", "Host: shop"]
     assert shown["body"].startswith('{"amount": 5')
@@ -287,17 +284,15 @@ def test_what_is_held_is_shown_as_masked_text() -> None:
 
 
 def test_a_head_written_after_the_masked_one_keeps_the_secrets_of_untouched_lines() -> None:
-    shown = str(held_view(held(), PLAIN)["head"])
+    shown = str(held_view(HELD, PLAIN)["head"])
     written = shown.replace("X-A: 1", "X-A: 2") + "\nX-B: 3"
-    assert unmasked_head(written, held(), PLAIN) == (
+    assert unmasked_head(written, HELD, PLAIN) == (
         b"POST /pay?token=hunter22 HTTP/1.1\r\nHost: shop\r\nCookie: sid=hunter22\r\n"
         b"X-A: 2\r\nX-B: 3\r\n\r\n"
     )
 
 
 def test_a_message_without_a_head_can_be_held() -> None:
-    fake = FakeInterceptor()
-    fake.hold("w1", b"", b"hello")
-    shown = held_view(fake.waiting["w1"], PLAIN)
+    shown = held_view(held("w1", b"", b"hello"), PLAIN)
     assert (shown["head"], shown["body"]) == ("", "hello")
     assert re.fullmatch(r"[\w-]+T[\w:.]+Z", shown["since"])

@@ -38,6 +38,14 @@ def test_exchange_that_ended_in_an_error_is_not_told_again() -> None:
     assert announcer.rows([one]) == []
 
 
+def test_stream_that_goes_on_is_told_once_however_often_it_is_written() -> None:
+    announcer, one = Announcer(), answered(exchange())
+    event = Exchange(connection="c", kind="SSE", response=Sent(time=3), response_id=3)
+    assert ids(announcer.rows([one, event])) == [(1, 1), (2, 1), (3, 3)]
+    one.duration_ms = 5.0
+    assert announcer.rows([one]) == []
+
+
 def test_message_of_a_server_is_its_own_group() -> None:
     one = Exchange(connection="c", kind="WebSocket", response=Sent(time=3), response_id=9)
     assert ids(Announcer().rows([one])) == [(9, 9)]

@@ -1,8 +1,8 @@
-"""What holds for every tool of the group: tokens first, and how arguments and errors look."""
+"""What holds for every tool of the group: the token comes first, and how faults look."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -11,24 +11,21 @@ from pilothouse.intercept.asking import ABSENT, MOST_ID, packet
 from pilothouse.intercept.model import PacketNotFound, ReadOnly, TokenRefused
 from pilothouse.intercept.tools import RESOURCES, TOOLS
 from pilothouse.server.call import parse_args
-from tests.support.fake_interceptor import TOKEN, FakeInterceptor, call, exchange
 
 if TYPE_CHECKING:
     from pilothouse.core.tool import Tool
 
-pytestmark = pytest.mark.anyio
-
+TOKEN = "RightTokenOfTwenty"
+EMPTY: dict[str, list[Any]] = {
+    "listenPorts": [],
+    "servers": [],
+    "modifications": [],
+    "sslPassThroughs": [],
+}
 NEEDED: dict[str, dict[str, Any]] = {
     "get_packet_detail": {"packet_id": 1},
     "filter_explain": {"filter": "method == GET"},
-    "update_config": {
-        "config_json": {
-            "listenPorts": [],
-            "servers": [],
-            "modifications": [],
-            "sslPassThroughs": [],
-        }
-    },
+    "update_config": {"config_json": EMPTY},
     "restore_config": {"backup_id": "backup_20250804_120000"},
     "resend_packet": {"packet_id": 1},
     "bulk_send": {"packet_ids": [1]},
@@ -39,28 +36,20 @@ NEEDED: dict[str, dict[str, Any]] = {
     "breakpoints": {"rules": []},
     "release_packet": {"held_id": "h1"},
 }
-"""Arguments with which a call can succeed, and with which a tool that writes does write."""
-
-WRITERS = {
-    "update_config",
-    "restore_config",
-    "resend_packet",
-    "bulk_send",
-    "get_job_status",
-    "mock_rules",
-    "breakpoints",
-    "release_packet",
-}
+"""Arguments with which a tool that writes does write."""
 
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 
 
-def interceptor(**changes: Any) -> FakeInterceptor:
-    fake = FakeInterceptor(details={1: exchange(1)}, running_jobs={"j1": {"job_id": "j1"}})
-    fake.hold("h1", b"GET / HTTP/1.1\r\n\r\n", b"")
-    for name, value in changes.items():
-        setattr(fake, name, value)
-    return fake
+class Shut:
+    """A proxy that lets nobody in, and has nothing else that could be asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, bool]] = []
+
+    def admit(self, token: str | None, *, writes: bool = False) -> NoReturn:
+        self.asked.append((token, writes))
+        raise TokenRefused("the access token is missing or wrong")
 
 
 def test_all_tools_of_the_group_are_listed() -> None:
@@ -87,52 +76,50 @@ def test_all_tools_of_the_group_are_listed() -> None:
     assert RESOURCES == ()
 
 
-@each_tool
-async def test_with_the_token_it_answers(tool: Tool) -> None:
-    await call(tool, interceptor(), **NEEDED.get(tool.name, {}))
-
-
-@each_tool
-async def test_an_absent_token_is_filled_from_the_setting(tool: Tool) -> None:
-    await call(tool, interceptor(), access_token=ABSENT, **NEEDED.get(tool.name, {}))
-
-
+@pytest.mark.anyio
 @each_tool
 @pytest.mark.parametrize(
-    "token",
-    [None, "", " ", TOKEN[:-1], TOKEN + "x", TOKEN.lower(), 1, True, [TOKEN], {"token": TOKEN}],
+    ("given", "judged"),
+    [
+        (TOKEN, TOKEN),
+        ("", ""),
+        (None, None),
+        (1, None),
+        (True, None),
+        ([TOKEN], None),
+        ({"token": TOKEN}, None),
+    ],
     ids=repr,
 )
-async def test_any_other_token_is_refused_alike_and_nothing_is_done(tool: Tool, token: Any) -> None:
-    fake = interceptor()
-    with pytest.raises(TokenRefused) as refused:
-        await call(tool, fake, access_token=token, **NEEDED.get(tool.name, {}))
-    assert refused.value.number == -32005
-    assert fake.asked == []
-
-
-async def test_an_empty_token_in_place_of_an_absent_one_is_not_filled() -> None:
-    assert ABSENT == ""  # so whoever compares by value refuses it
+async def test_it_asks_for_nothing_before_the_token_is_judged(
+    tool: Tool, given: Any, judged: str | None
+) -> None:
+    shut = Shut()
+    args = parse_args(tool, {"access_token": given, **NEEDED.get(tool.name, {})})
     with pytest.raises(TokenRefused):
-        await call(TOOLS[0], interceptor(), access_token="")
+        await tool.handler(args, shut)
+    assert shut.asked == [(judged, tool.effect != "read")]
+    assert shut.asked[0][0] is not ABSENT
 
 
+@pytest.mark.anyio
 @each_tool
-async def test_read_only_refuses_what_changes_or_sends(tool: Tool) -> None:
-    fake = interceptor(read_only=True)
-    if tool.name in WRITERS:
-        with pytest.raises(ReadOnly) as refused:
-            await call(tool, fake, **NEEDED.get(tool.name, {}))
-        assert refused.value.number == -32005
-        assert fake.asked == []
-    else:
-        await call(tool, fake, **NEEDED.get(tool.name, {}))
+async def test_an_absent_token_is_told_from_an_empty_one(tool: Tool) -> None:
+    shut = Shut()
+    with pytest.raises(TokenRefused):
+        await tool.handler(parse_args(tool, NEEDED.get(tool.name, {})), shut)
+    assert shut.asked[0][0] is ABSENT
+    assert ABSENT == ""  # so whoever compares by value refuses it
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["mock_rules", "breakpoints", "get_job_status"])
-async def test_read_only_lets_rules_and_jobs_be_looked_at(name: str) -> None:
+async def test_to_look_at_rules_and_jobs_is_not_to_write(name: str) -> None:
     (tool,) = [tool for tool in TOOLS if tool.name == name]
-    await call(tool, interceptor(read_only=True))
+    shut = Shut()
+    with pytest.raises(TokenRefused):
+        await tool.handler(parse_args(tool, {"access_token": TOKEN}), shut)
+    assert shut.asked == [(TOKEN, False)]
 
 
 @each_tool
@@ -151,7 +138,7 @@ def test_every_fault_has_a_number_of_the_spec(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("packet_id", [0, -1, MOST_ID + 1, 10**400])
-async def test_a_number_that_can_be_no_packet_is_not_found(packet_id: int) -> None:
+def test_a_number_that_can_be_no_packet_is_not_found(packet_id: int) -> None:
     with pytest.raises(PacketNotFound) as refused:
         packet(packet_id)
     error = refused.value.render(Envelope.NUMBER)

@@ -5,39 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from pilothouse.intercept.model import Exchange, Sent
 
 
 class Announcer:
-    """Remembers the requests that were told and still have no response."""
+    """Knows a new packet by its id: the file hands them out in the order of the batches."""
 
     def __init__(self) -> None:
-        self._open: set[int] = set()
+        self._newest = 0
 
-    def rows(self, exchanges: Iterable[Exchange]) -> list[dict[str, Any]]:
+    def rows(self, exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
         """The rows that are new in a batch that was written."""
-        found = []
-        for exchange in exchanges:
-            request, response = exchange.request_id, exchange.response_id
-            group = min(request, response) or request or response
-            if request and exchange.request:
-                if request not in self._open:
-                    found.append(_row(request, group, exchange, exchange.request))
-                if response or exchange.error:
-                    self._open.discard(request)
-                else:
-                    self._open.add(request)
-            if response and exchange.response:
-                found.append(_row(response, group, exchange, exchange.response))
+        found = [
+            _row(packet_id, exchange, sent)
+            for exchange in exchanges
+            for packet_id, sent in (
+                (exchange.request_id, exchange.request),
+                (exchange.response_id, exchange.response),
+            )
+            if sent and packet_id > self._newest
+        ]
+        self._newest = max((row["id"] for row in found), default=self._newest)
         return found
 
 
-def _row(packet_id: int, group: int, exchange: Exchange, sent: Sent) -> dict[str, Any]:
+def _row(packet_id: int, exchange: Exchange, sent: Sent) -> dict[str, Any]:
+    request, response = exchange.request_id, exchange.response_id
     return {
         "id": packet_id,
-        "group": group,
+        "group": min(request, response) or request or response,
         "kind": exchange.kind,
         "method": exchange.method,
         "url": exchange.url,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept.engine.matching import Match, match_of
+from pilothouse.intercept.engine.matching import Match, RuleBook, match_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pilothouse.core.clock import Clock
 
@@ -25,6 +25,19 @@ SIDES = ("request", "response", "both")
 logger = logging.getLogger(__name__)
 
 type Side = Literal["request", "response"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A breakpoint."""
+
+    match: Match
+    on: str
+    rule: dict[str, Any]
+    """As it was given."""
+
+    def shown(self) -> dict[str, Any]:
+        return self.rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +78,19 @@ class Held:
         }
 
 
-class Breakpoints:
+class Breakpoints(RuleBook[Stop]):
     def __init__(
         self, clock: Clock, tell: Callable[[dict[str, Any]], None], limit_s: float = AUTO_FORWARD_S
     ) -> None:
+        super().__init__("breakpoints", _stop)
         self._clock = clock
         self._tell = tell
         self._limit_s = limit_s
-        self._rules: dict[str, list[tuple[Match, str, dict[str, Any]]]] = {}
         self._held: dict[str, Held] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def set(self, session: str, rules: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-        """Replace a session's breakpoints; None leaves them. Those that hold now.
-
-        Raises:
-            InvalidInput
-        """
-        if rules is not None:
-            made = [_rule(session, rule, f"breakpoints[{at}]") for at, rule in enumerate(rules)]
-            self._rules.pop(session, None)
-            if made:
-                self._rules[session] = made
-        return [rule for _, _, rule in self._rules.get(session, ())]
 
     def stops(self, side: Side, session: str, method: str, url: str) -> bool:
         return any(
-            on in (side, "both") and match.takes(session, method, url)
-            for rules in self._rules.values()
-            for match, on, _ in rules
+            stop.on in (side, "both") and stop.match.takes(session, method, url) for stop in self
         )
 
     async def hold(
@@ -169,8 +164,8 @@ def _with_line_ends(head: bytes) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def _rule(session: str, rule: Mapping[str, Any], where: str) -> tuple[Match, str, dict[str, Any]]:
+def _stop(session: str, rule: Mapping[str, Any], where: str) -> Stop:
     on = str(rule.get("on", "request"))
     if on not in SIDES:
         raise InvalidInput(f"{where}.on: give one of {', '.join(SIDES)}, not {on!r}")
-    return match_of(session, rule, where), on, dict(rule)
+    return Stop(match_of(session, rule, where), on, dict(rule))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
@@ -130,12 +132,34 @@ class Capture:
             response.headers[KEY_HEADER] = exchange.key.encode()
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             exchange.kind = "SSE"
+            if "content-encoding" not in response.headers:
+                self._follow(flow, exchange, response)
+                return
         _arrange(response, exchange.kind, whole=self._changes.concern("response", flow, exchange))
+
+    def _follow(self, flow: http.HTTPFlow, exchange: Exchange, response: http.Response) -> None:
+        """Record the response's head at once and each event when it comes, as a row of its own.
+
+        A stream may never end, and one that is packed cannot be read before it does.
+        """
+        head = messages.response_head(response)
+        exchange.response = Sent(time=response.timestamp_start * 1000, head=head, length=len(head))
+        exchange.status = response.status_code
+        if flow.server_conn.peername:
+            exchange.server = address_of(flow.server_conn)
+        self._history.post(exchange)
+        self._tell_if_skipped("response", flow, exchange)
+        response.stream = streaming.Events(
+            lambda events: self._history.post(_event(exchange, events))
+        )
 
     def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         exchange = _exchange(flow)
         response = flow.response
         if exchange is None or response is None:
+            return None
+        if isinstance(response.stream, streaming.Events):
+            self._close(flow, exchange)
             return None
         exchange.response = _sent(response, messages.response_head(response))
         if response.raw_content is None:
@@ -218,8 +242,10 @@ class Capture:
             exchange.request = _sent(request, messages.request_head(request))
         if response is not None:
             exchange.status = response.status_code
-            ended = response.timestamp_end or response.timestamp_start
+            ended = response.timestamp_end or time.time()
             exchange.duration_ms = (ended - request.timestamp_start) * 1000
+            if isinstance(response.stream, streaming.Events):
+                response.stream.close()
         if flow.server_conn.peername:
             exchange.server = address_of(flow.server_conn)
         self._history.post(exchange)
@@ -237,6 +263,25 @@ class Capture:
 def _exchange(flow: http.HTTPFlow) -> Exchange | None:
     kept: Exchange | None = flow.metadata.get(_EXCHANGE)
     return kept
+
+
+def _event(stream: Exchange, events: bytes) -> Exchange:
+    """Events as a packet of the server's, like a message of a WebSocket."""
+    return replace(
+        stream,
+        method="",
+        status=None,
+        duration_ms=None,
+        request=None,
+        response=Sent(
+            time=time.time() * 1000,
+            body=events[: streaming.KEPT_BODY],
+            length=len(events),
+            body_length=len(events),
+        ),
+        request_id=0,
+        response_id=0,
+    )
 
 
 def _sent(message: http.Message, head: bytes) -> Sent:

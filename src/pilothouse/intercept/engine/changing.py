@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from asyncio import to_thread
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.engine import messages
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from mitmproxy import http
 
     from pilothouse.intercept.engine.breakpoints import Breakpoints, Side
+    from pilothouse.intercept.engine.messages import Readable
     from pilothouse.intercept.model import Exchange, Sent
     from pilothouse.intercept.rules import Direction
 
@@ -45,41 +48,44 @@ class Changes:
     def passes_through(self, server_name: str, listen_port: int) -> bool:
         return self._rules.passes_through(server_name, listen_port)
 
+    def rule(self, side: Side, server: dict[str, Any] | None) -> bool:
+        """Whether there is a rule for messages from or to a server."""
+        return self._rules.concerns(_DIRECTIONS[side], _id(server))
+
     def applied(self, side: Side, server: dict[str, Any] | None, message: bytes) -> bytes | None:
-        """What the rules make of a message; None if they leave it as it is."""
-        return self._rules.apply(_DIRECTIONS[side], server["id"] if server else None, message)
+        """What the rules make of a message; None if they leave it as it is. For a thread."""
+        return self._rules.apply(_DIRECTIONS[side], _id(server), message)
 
     def concern(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
         """Whether the message must be here as a whole before it goes on."""
-        server = self._server(flow)
-        return self._rules.concerns(_DIRECTIONS[side], server["id"] if server else None) or (
+        return self.rule(side, self._server(flow)) or (
             bool(self._breakpoints) and self._stops(side, flow, exchange)
         )
 
     async def make(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
         """Apply the rules, then wait at a breakpoint; False if the message is to be dropped."""
-        message = _message(side, flow)
+        message = flow.request if side == "request" else flow.response
         before = exchange.request if side == "request" else exchange.response
         if message is None or before is None:
             return True
-        seen = messages.decoded(message, before.head)
-        if not _take_over(
-            side, flow, exchange, before, self.applied(side, self._server(flow), seen)
-        ):
+        change = _Change(side, message, exchange, before)
+        server = self._server(flow)
+        if self.rule(side, server) and not await to_thread(self._ruled, change, server):
             return False
         if not self._stops(side, flow, exchange):
             return True
+        seen = await to_thread(messages.readable, message)
+        url = flow.request.pretty_url
         decision = await self._breakpoints.hold(
-            side,
-            exchange.session,
-            exchange.method,
-            flow.request.pretty_url,
-            messages.head_of(message),
-            messages.decoded(message, b""),
+            side, exchange.session, exchange.method, url, seen.head, seen.body
         )
         if decision.drop:
             return False
-        return _take_over(side, flow, exchange, before, decision.edited)
+        return await to_thread(change.take_over, seen, decision.edited)
+
+    def _ruled(self, change: _Change, server: dict[str, Any] | None) -> bool:
+        seen = messages.readable(change.message)
+        return change.take_over(seen, self.applied(change.side, server, seen.head + seen.body))
 
     def _server(self, flow: http.HTTPFlow) -> dict[str, Any] | None:
         return self.server_for(flow.request.host, flow.request.port)
@@ -89,28 +95,34 @@ class Changes:
         return self._breakpoints.stops(side, exchange.session, exchange.method, url)
 
 
-def _message(side: Side, flow: http.HTTPFlow) -> http.Message | None:
-    return flow.request if side == "request" else flow.response
+def _id(server: dict[str, Any] | None) -> int | None:
+    return server["id"] if server else None
 
 
-def _take_over(
-    side: Side, flow: http.HTTPFlow, exchange: Exchange, before: Sent, edited: bytes | None
-) -> bool:
-    """Make the message what it was edited to; False if nothing is left of it."""
-    message = _message(side, flow)
-    if edited is None or message is None:
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What may become of one message."""
+
+    side: Side
+    message: http.Message
+    exchange: Exchange
+    before: Sent
+
+    def take_over(self, seen: Readable, edited: bytes | None) -> bool:
+        """Make the message what it was edited to; False if nothing is left of it."""
+        if edited is None:
+            return True
+        if not edited:
+            return False
+        try:
+            messages.change(self.message, seen, edited)
+        except NotAMessage as error:
+            logger.warning("an edit of %s was not applied: %s", self.exchange.url, error)
+            return True
+        after = messages.sent(self.message, messages.head_of(self.message))
+        after.modified, after.original = True, (self.before.head, self.before.body)
+        if self.side == "request":
+            self.exchange.request = after
+        else:
+            self.exchange.response = after
         return True
-    if not edited:
-        return False
-    try:
-        messages.change(message, edited)
-    except NotAMessage as error:
-        logger.warning("an edit of %s was not applied: %s", flow.request.pretty_url, error)
-        return True
-    after = messages.sent(message, messages.head_of(message))
-    after.modified, after.original = True, (before.head, before.body)
-    if side == "request":
-        exchange.request = after
-    else:
-        exchange.response = after
-    return True

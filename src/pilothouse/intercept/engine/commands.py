@@ -123,10 +123,12 @@ class Commands:
         await self._listeners.close_browser(name)
 
     async def end_session(self, session: str) -> None:
-        """Its rules end with it, and what they hold goes on."""
+        """Its rules and jobs end with it, and what is held for it goes on."""
         self._mocks.set(session, [])
         self._breakpoints.set(session, [])
         self._breakpoints.release(session)
+        if self._made_jobs:
+            await self._made_jobs.stop(session)
 
     # Mocks and breakpoints
 
@@ -171,16 +173,18 @@ class Commands:
     async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
         return await self._jobs.bulk_send(plan)
 
-    async def job(self, job_id: str) -> dict[str, Any]:
-        return self._jobs.job(job_id)
+    # Without a session, jobs of all.
 
-    async def jobs(self) -> list[dict[str, Any]]:
-        return self._jobs.jobs()
+    async def job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
+        return self._jobs.job(job_id, session)
 
-    async def stop_job(self, job_id: str) -> dict[str, Any]:
-        return await self._jobs.stop_job(job_id)
+    async def jobs(self, session: str | None = None) -> list[dict[str, Any]]:
+        return self._jobs.jobs(session)
+
+    async def stop_job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
+        return await self._jobs.stop_job(job_id, session)
 
     async def close(self) -> None:
         """Stop what is being sent."""
         if self._made_jobs:
-            await self._made_jobs.close()
+            await self._made_jobs.stop()

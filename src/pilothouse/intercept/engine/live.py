@@ -6,14 +6,16 @@ An addon of mitmproxy, beside `capture`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy import http, tcp, udp
 from mitmproxy.proxy.layers.tcp import TcpMessageInjected
 from mitmproxy.proxy.layers.udp import UdpMessageInjected
-from mitmproxy.proxy.layers.websocket import WebSocketMessageInjected
+from mitmproxy.proxy.layers.websocket import Fragmentizer, WebSocketMessageInjected
 from mitmproxy.websocket import WebSocketMessage
 from wsproto.frame_protocol import Opcode
 
@@ -23,6 +25,8 @@ from pilothouse.intercept.engine.streaming import KEPT_BODY
 from pilothouse.intercept.model import Address, Exchange, Kind, Sent
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from mitmproxy.addons.proxyserver import Proxyserver
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.events import MessageInjected
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine.changing import Changes
     from pilothouse.intercept.engine.listeners import Listeners
 
+# mitmproxy cuts what was changed or put in, and with it characters of more than one byte.
+Fragmentizer.FRAGMENT_SIZE = sys.maxsize
 logger = logging.getLogger(__name__)
 
 type Message = WebSocketMessage | tcp.TCPMessage | udp.UDPMessage
@@ -89,9 +95,9 @@ class Live:
     def websocket_start(self, flow: http.HTTPFlow) -> None:
         self._flows[flow.client_conn.id] = flow
 
-    def websocket_message(self, flow: http.HTTPFlow) -> None:
+    def websocket_message(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         assert flow.websocket is not None
-        self._pass("WebSocket", flow, flow.websocket.messages)  # type: ignore[arg-type]
+        return self._pass("WebSocket", flow, flow.websocket.messages)  # type: ignore[arg-type]
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         self._forget(flow)
@@ -99,8 +105,8 @@ class Live:
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         self._flows[flow.client_conn.id] = flow
 
-    def tcp_message(self, flow: tcp.TCPFlow) -> None:
-        self._pass("TCP", flow, flow.messages)  # type: ignore[arg-type]
+    def tcp_message(self, flow: tcp.TCPFlow) -> Awaitable[None] | None:
+        return self._pass("TCP", flow, flow.messages)  # type: ignore[arg-type]
 
     def tcp_end(self, flow: tcp.TCPFlow) -> None:
         self._forget(flow)
@@ -113,8 +119,8 @@ class Live:
     def udp_start(self, flow: udp.UDPFlow) -> None:
         self._flows[flow.client_conn.id] = flow
 
-    def udp_message(self, flow: udp.UDPFlow) -> None:
-        self._pass("UDP", flow, flow.messages)  # type: ignore[arg-type]
+    def udp_message(self, flow: udp.UDPFlow) -> Awaitable[None] | None:
+        return self._pass("UDP", flow, flow.messages)  # type: ignore[arg-type]
 
     def udp_end(self, flow: udp.UDPFlow) -> None:
         self._forget(flow)
@@ -128,20 +134,34 @@ class Live:
 
     # Recording
 
-    def _pass(self, kind: Kind, flow: Flow, kept: list[Message]) -> None:
+    def _pass(self, kind: Kind, flow: Flow, kept: list[Message]) -> Awaitable[None] | None:
         message = kept[-1]
         # mitmproxy would keep them all for as long as the connection is open.
         kept.clear()
         own = self._own(flow, message)
         if own and not own.record:
-            return
+            return None
         exchange = self._opened(kind, flow)
         exchange.resend = own is not None
-        before = message.content
         server = self._changes.server_for(exchange.server_name, exchange.server.port)
-        side: Side = "request" if message.from_client else "response"
-        edited = None if own else self._changes.applied(side, server, before)
         exchange.encode = server["encoder"] if server else exchange.encode
+        if isinstance(message, WebSocketMessage):
+            exchange.method = message.type.name
+        side: Side = "request" if message.from_client else "response"
+        if not own and self._changes.rule(side, server):
+            return self._rule(exchange, message, side, server)
+        self._record(exchange, message, None)
+        return None
+
+    async def _rule(
+        self, exchange: Exchange, message: Message, side: Side, server: dict[str, Any] | None
+    ) -> None:
+        """Further messages of the connection wait for this one, those of others do not."""
+        edited = await asyncio.to_thread(self._changes.applied, side, server, message.content)
+        self._record(exchange, message, edited)
+
+    def _record(self, exchange: Exchange, message: Message, edited: bytes | None) -> None:
+        before = message.content
         sent = _sent(message.timestamp, before if edited is None else edited)
         if edited is not None:
             sent.modified, sent.original = True, (b"", before[:KEPT_BODY])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mitmproxy import http
 
+from pilothouse.intercept import recoding
 from pilothouse.intercept.model import Sent
 
 if TYPE_CHECKING:
@@ -85,52 +87,61 @@ def sent(message: http.Message, head: bytes) -> Sent:
     )
 
 
-def decoded(message: http.Message, head: bytes) -> bytes:
-    """The message as rules and people see it: its body without content coding."""
-    return head + (message.get_content(strict=False) or b"")
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A message as rules and people see it."""
+
+    head: bytes
+    body: bytes
+    coding: str = ""
+    """The Content-Encoding that was taken off the body; empty if it is as transferred."""
 
 
-def change(message: http.Message, edited: bytes) -> None:
-    """Raises NotAMessage."""
-    if isinstance(message, http.Request):
-        change_request(message, edited)
-    elif isinstance(message, http.Response):
-        change_response(message, edited)
+def readable(message: http.Message) -> Readable:
+    """A body that its coding does not fit, or that unpacks to very much, stays as it is."""
+    head = head_of(message)
+    body, codings = recoding.decode(head, message.raw_content or b"")
+    return Readable(head, body, _coding(message) if codings else "")
 
 
-def change_request(request: http.Request, edited: bytes) -> None:
-    """Make the request what the edited bytes say; its length and coding are put right.
+def _coding(message: http.Message) -> str:
+    return str(message.headers.get("content-encoding", ""))
+
+
+def change(message: http.Message, seen: Readable, edited: bytes) -> None:
+    """Make the message what the edited bytes say; its length and coding are put right.
 
     Raises:
-        NotAMessage
+        NotAMessage: it is as it was.
     """
     line, fields, body = _split(edited)
+    if isinstance(message, http.Request):
+        fields = _start_request(message, line, fields)
+    elif isinstance(message, http.Response):
+        _start_response(message, line)
+    _fill(message, fields, body, seen)
+
+
+def _start_request(request: http.Request, line: bytes, fields: Fields) -> Fields:
+    """The fields that are left: HTTP/2 has a place of its own for the host."""
     words = line.split(b" ")
     if len(words) != 3 or not words[0] or not words[1]:
         raise NotAMessage(f"a request starts with METHOD PATH VERSION, not {line[:80]!r}")
     request.data.method, request.data.path = words[0], words[1]
-    if _is_framed(request.data.http_version):
-        hosts = [value for name, value in fields if name.lower() == b"host"]
-        request.data.authority = hosts[0] if hosts else request.data.authority
-        fields = tuple(field for field in fields if field[0].lower() != b"host")
-    else:
+    if not _is_framed(request.data.http_version):
         request.data.http_version = words[2]
-    _fill(request, fields, body)
+        return fields
+    hosts = [value for name, value in fields if name.lower() == b"host"]
+    request.data.authority = hosts[0] if hosts else request.data.authority
+    return tuple(field for field in fields if field[0].lower() != b"host")
 
 
-def change_response(response: http.Response, edited: bytes) -> None:
-    """The same for a response.
-
-    Raises:
-        NotAMessage
-    """
-    line, fields, body = _split(edited)
+def _start_response(response: http.Response, line: bytes) -> None:
     words = line.split(b" ", 2)
     if len(words) < 2 or not words[1].isdigit() or not 100 <= int(words[1]) <= 999:
         raise NotAMessage(f"a response starts with VERSION STATUS REASON, not {line[:80]!r}")
     response.data.status_code = int(words[1])
     response.data.reason = words[2] if len(words) == 3 else b""
-    _fill(response, fields, body)
 
 
 def _split(edited: bytes) -> tuple[bytes, Fields, bytes]:
@@ -147,11 +158,18 @@ def _split(edited: bytes) -> tuple[bytes, Fields, bytes]:
     return line, tuple(fields), body
 
 
-def _fill(message: http.Message, fields: Fields, body: bytes) -> None:
+def _fill(message: http.Message, fields: Fields, body: bytes, seen: Readable) -> None:
     own = tuple(field for field in message.headers.fields if field[0].lower() == KEY_HEADER)
     message.headers = http.Headers((*fields, *own))
     had_length = b"content-length" in message.headers
-    # Encodes it again as Content-Encoding says, or drops a coding that it does not know.
-    message.content = body
-    if not body and not had_length:
-        del message.headers[b"content-length"]
+    if not seen.coding:
+        message.raw_content = body
+    elif body != seen.body or _coding(message) != seen.coding:
+        # Encodes it again as Content-Encoding says, or drops a coding that it does not know.
+        message.content = body
+    length = len(message.raw_content or b"")
+    if length or had_length:
+        if b"transfer-encoding" not in message.headers:
+            message.headers[b"content-length"] = str(length)
+    else:
+        message.headers.pop(b"content-length", None)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mitmproxy import http
 
 from pilothouse.intercept.engine.messages import trailers_of
 from pilothouse.intercept.model import Sent
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 KEPT_BODY = 1 << 20
 """How much of a body is kept, and above which size none is held back."""
+_GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What stands between two events."""
 
 
 class Tee:
@@ -37,6 +42,33 @@ class Tee:
             body_length=self.length,
             trailers=trailers_of(message),
         )
+
+
+class Events:
+    """Hands every piece on as it came, and tells of server-sent events as soon as they are whole.
+
+    Those that came together are told together.
+    """
+
+    def __init__(self, tell: Callable[[bytes], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+
+    def __call__(self, piece: bytes) -> bytes:
+        came = self._rest + piece
+        end = max(came.rfind(gap) + len(gap) if gap in came else 0 for gap in _GAPS)
+        if len(came) - end > KEPT_BODY:
+            end = len(came)
+        self._rest = came[end:]
+        if end:
+            self._tell(came[:end])
+        return piece
+
+    def close(self) -> None:
+        """The stream has ended, perhaps within an event."""
+        if self._rest:
+            self._tell(self._rest)
+            self._rest = b""
 
 
 def stream(message: http.Message) -> None:

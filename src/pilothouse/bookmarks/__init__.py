@@ -1,0 +1,1 @@
+"""The user's own Chrome bookmarks, through an extension."""

@@ -1,0 +1,104 @@
+"""A file of JSON lines that only grows, until it is written anew.
+
+What is appended is one write, so that whoever is killed leaves at most the last line torn, and that
+is cut off when the file is opened. It is not forced to the disk: it outlives the process, not a
+power cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+type Line = dict[str, Any]
+
+
+class JournalFile:
+    """Only its user may read it. All methods raise OSError where the disk does not do as asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = _opened(path)
+        self.size = 0
+
+    def close(self) -> None:
+        # Whoever still writes must not write into a file that has the number after it.
+        file, self._file = self._file, -1
+        os.close(file)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nobody else wrote it, put another in its place or removed it."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path)
+            return (found.st_ino, found.st_size) == (os.fstat(self._file).st_ino, self.size)
+        return False
+
+    def read(self) -> Iterator[tuple[Line, int]]:
+        """Every line that can be read, and its length; a torn one at the end is cut off."""
+        with open(self.path, "rb") as file:
+            data = file.read()
+        self.size = data.rfind(b"\n") + 1
+        os.ftruncate(self._file, self.size)
+        for raw in data[: self.size].split(b"\n")[:-1]:
+            with suppress(ValueError):
+                yield _parsed(raw), len(raw) + 1
+
+    def append(self, data: bytes) -> None:
+        """All of it, or nothing."""
+        written = -1
+        try:
+            written = os.write(self._file, data)
+        finally:
+            if written != len(data):
+                os.ftruncate(self._file, self.size)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size += written
+
+    def replace(self, data: Iterable[bytes]) -> None:
+        """Put another content in its place; whoever is killed leaves the one or the other."""
+        draft = self.path.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
+        with open(_opened(draft), "wb") as file:
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+        before, self._file = self._file, _opened(self.path)
+        os.close(before)
+        self.size = os.fstat(self._file).st_size
+
+
+def to_line(line: Line) -> bytes:
+    try:
+        return orjson.dumps(line) + b"\n"
+    except TypeError:  # halves of characters, which titles may hold, are no UTF-8
+        return json.dumps(line).encode() + b"\n"
+
+
+def _parsed(raw: bytes) -> Line:
+    """Raises ValueError."""
+    try:
+        line = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        line = json.loads(raw)
+    if not isinstance(line, dict):
+        raise ValueError("it is no object")
+    return line
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(path, flags, 0o600)
+    os.fchmod(file, 0o600)
+    return file

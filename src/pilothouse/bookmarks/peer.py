@@ -1,0 +1,104 @@
+"""One connected Chrome profile: every call is sent to it once and answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from websockets.exceptions import ConnectionClosed
+
+from pilothouse.bookmarks.chrome_errors import fault_of
+from pilothouse.bookmarks.model import ConnectionLost, ExtensionTimeout
+from pilothouse.bookmarks.protocol import request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from websockets.asyncio.server import ServerConnection
+
+    from pilothouse.bookmarks.protocol import Answer, Hello
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Why a socket is to be closed."""
+
+    code: int
+    why: str
+
+
+class Peer:
+    """Implements `ports.Peer` on one socket."""
+
+    def __init__(
+        self, socket: ServerConnection, hello: Hello, numbers: Iterator[int], answer_s: float
+    ) -> None:
+        """`numbers` are the ids of calls, of which none comes twice."""
+        loop = asyncio.get_running_loop()
+        self.id = hello.profile_id
+        self.name = hello.name
+        self.hello = hello
+        self.left: asyncio.Future[Leaving] = loop.create_future()
+        """Done as soon as nothing more is to be expected of it."""
+        self.heard_at = loop.time()
+        self._socket = socket
+        self._numbers = numbers
+        self._answer_s = answer_s
+        self._pending: dict[int, asyncio.Future[Answer | None]] = {}
+
+    @property
+    def is_gone(self) -> bool:
+        return self.left.done()
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        if self.is_gone:
+            raise self.lost(f"before {method} was sent", "nothing was done")
+        given = dict(params or {})
+        answer = await self._call(method, given)
+        if answer.error is not None:
+            raise fault_of(answer.error, method, given)
+        return answer.result
+
+    async def _call(self, method: str, params: dict[str, Any]) -> Answer:
+        number = next(self._numbers)
+        pending: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._pending[number] = pending
+        maybe = "it may have been done or not: look before you repeat it"
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await self._socket.send(request(number, method, params), text=True)
+                answer = await pending
+        except TimeoutError:
+            raise ExtensionTimeout(
+                f"{self.name} did not answer {method} within {self._answer_s:g} s", hint=maybe
+            ) from None
+        except ConnectionClosed:
+            answer = None
+        finally:
+            del self._pending[number]
+        if answer is None:
+            raise self.lost(f"during {method}", maybe)
+        return answer
+
+    def lost(self, when: str, consequence: str) -> ConnectionLost:
+        why = self.left.result().why if self.is_gone else "the socket was closed"
+        return ConnectionLost(
+            f"the connection to {self.name} was lost {when}: {why}",
+            hint=f"{consequence}; a paired extension comes back within 30 s",
+        )
+
+    def answered(self, answer: Answer) -> None:
+        """An answer whose call has ended meanwhile, or never was, is nobody's."""
+        pending = self._pending.get(answer.id)
+        if pending is not None and not pending.done():
+            pending.set_result(answer)
+
+    def leave(self, code: int, why: str) -> None:
+        """Expect nothing more of it: all that is pending has failed."""
+        if self.is_gone:
+            return
+        self.left.set_result(Leaving(code, why))
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_result(None)

@@ -1,0 +1,68 @@
+"""What the bookmark tools ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pilothouse.bookmarks.journal import Journal
+    from pilothouse.core.redact import Redactor
+    from pilothouse.core.urls import Policy
+
+
+class Peer(Protocol):
+    """One connected Chrome profile."""
+
+    id: str
+    name: str
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Have the extension call `chrome.bookmarks`, once, and return what Chrome returned.
+
+        Methods and their params: get {ids}, getChildren {id}, getSubTree {id}, getTree {},
+        getRecent {number}, search {query} (a string or {query, url, title}),
+        create {parentId, index, title, url}, update {id, title, url}, move {id, parentId, index},
+        remove {id}, removeTree {id}. Absent ones are left out.
+
+        Raises ConnectionLost, ExtensionTimeout, BookmarkNotFound, InvalidUrl, RootFolder,
+        FolderNotEmpty, ChromeRefused.
+        """
+
+
+class Shelf(Protocol):
+    """The bookmarks of one connected profile."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    def writing(self) -> Any:
+        """An async context: one change at a time, so that a plan sees nobody else's half-way."""
+
+
+class Bookmarks(Protocol):
+    """The connected profiles, as one agent sees them."""
+
+    redactor: Redactor
+    session: str
+    export_folder: Callable[[], Path]
+    """Private: where exports are written."""
+    file_roots: Callable[[], Sequence[Path]]
+    """Folders from which files are imported, beside the one for exports."""
+    policy: Callable[[], Policy]
+    """Where links may be followed to."""
+
+    def shelf(self, profile: str | None) -> Shelf:
+        """Of the profile with this id or name; with one connected, none need be named.
+
+        Raises ExtensionNotConnected, ProfileNotFound, ProfileRequired.
+        """
+
+    @property
+    def shelves(self) -> list[Shelf]:
+        """Of all profiles that are connected."""

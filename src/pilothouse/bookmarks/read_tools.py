@@ -1,0 +1,116 @@
+"""Tools that show bookmarks, and the tree as a resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from pilothouse.bookmarks.addresses import find
+from pilothouse.bookmarks.asking import ADDRESSED, BOOKMARKS, Asking, Nodes
+from pilothouse.bookmarks.masking import mask
+from pilothouse.bookmarks.model import CONNECTION, TREE_URI
+from pilothouse.bookmarks.ports import Bookmarks
+from pilothouse.bookmarks.tree import MOST_NODES, cut
+from pilothouse.core.fence import visible_json
+from pilothouse.core.resource import resource
+from pilothouse.core.tool import Example, tool
+
+if TYPE_CHECKING:
+    from pilothouse.bookmarks.model import Node
+    from pilothouse.core.redact import Redactor
+
+
+class Get(Asking):
+    id: str = Field(description="Id or path")
+
+
+@tool(
+    BOOKMARKS,
+    effect="read",
+    profile="default",
+    bare="nodes",
+    raises=ADDRESSED,
+    examples=(
+        Example(title="By id", args={"id": "42"}),
+        Example(title="By path", args={"id": "Bar > Tech"}),
+    ),
+)
+async def bookmark_get(args: Get, bookmarks: Bookmarks) -> Nodes:
+    """Get a bookmark or folder."""
+    peer = bookmarks.shelf(args.profile).peer
+    found = await peer.ask("get", {"ids": [await find(peer, args.id)]})
+    return _shown(found, bookmarks.redactor)
+
+
+class GetTree(Asking):
+    folder_id: str | None = Field(default=None, description="Id or path")
+    depth: int | None = Field(default=None, description="Levels")
+    all: bool | None = Field(default=None, description="Past 1000")
+
+
+@tool(
+    BOOKMARKS,
+    effect="read",
+    profile="default",
+    bare="nodes",
+    raises=ADDRESSED,
+    examples=(
+        Example(title="All of it, cut by depth if it is large"),
+        Example(title="The bar with its folders", args={"folderId": "Bar", "depth": 1}),
+    ),
+)
+async def bookmark_get_tree(args: GetTree, bookmarks: Bookmarks) -> Nodes:
+    """Get the tree."""
+    peer = bookmarks.shelf(args.profile).peer
+    if args.folder_id is None:
+        nodes = await peer.ask("getTree")
+    else:
+        nodes = await peer.ask("getSubTree", {"id": await find(peer, args.folder_id)})
+    depth = None if args.depth is None else max(0, args.depth)
+    shown = cut(nodes, depth, None if args.all else MOST_NODES)
+    return _shown(shown, bookmarks.redactor)
+
+
+class Search(Asking):
+    query: str = Field(description="Words")
+
+
+@tool(
+    BOOKMARKS,
+    effect="read",
+    profile="default",
+    bare="nodes",
+    raises=CONNECTION,
+    examples=(Example(title="By words", args={"query": "python asyncio"}),),
+)
+async def bookmark_search(args: Search, bookmarks: Bookmarks) -> Nodes:
+    """Find bookmarks."""
+    peer = bookmarks.shelf(args.profile).peer
+    found: list[Node] = await peer.ask("search", {"query": args.query})
+    shown = found[:MOST_NODES]
+    if len(shown) < len(found):
+        said = f"{len(found)} were found, and the first {len(shown)} are shown: add words"
+        shown[-1] = {**shown[-1], "readOn": said}
+    return _shown(shown, bookmarks.redactor)
+
+
+def _shown(nodes: list[Node], redactor: Redactor) -> Nodes:
+    mask(nodes, redactor)  # they came for this call alone
+    return Nodes.model_construct(nodes=nodes)
+
+
+@resource(BOOKMARKS, TREE_URI)
+async def bookmark_tree(bookmarks: Bookmarks) -> str:
+    """The bookmarks of every connected profile; subscribe to hear of changes."""
+    shelves = bookmarks.shelves or [bookmarks.shelf(None)]
+    trees: list[dict[str, Any]] = []
+    for shelf in shelves:
+        nodes = cut(await shelf.peer.ask("getTree"))
+        mask(nodes, bookmarks.redactor)
+        trees.append({"profile": shelf.peer.name, "profileId": shelf.peer.id, "nodes": nodes})
+    return visible_json({"profiles": trees})
+
+
+TOOLS = (bookmark_get, bookmark_get_tree, bookmark_search)
+RESOURCES = (bookmark_tree,)

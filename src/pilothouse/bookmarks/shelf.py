@@ -1,0 +1,53 @@
+"""The bookmarks of one connected profile: who may change them, and from when on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from pilothouse.bookmarks.journal import Journal
+    from pilothouse.bookmarks.peer import Peer
+
+    type OnConnected = Callable[[Shelf], Awaitable[object]]
+    """Finishes what a lost connection left half done."""
+
+
+class Shelf:
+    """Implements `ports.Shelf` for one connection; the lock and the journal outlive it."""
+
+    def __init__(self, peer: Peer, journal: Journal, lock: asyncio.Lock) -> None:
+        self.peer = peer
+        self.journal = journal
+        self._lock = lock
+        self._is_sound = asyncio.Event()
+        self._recovering: asyncio.Task[object] | None = None
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """One change at a time, and none before what was left half done is finished.
+
+        Raises:
+            ConnectionLost: it was, while this change waited for its turn.
+        """
+        if asyncio.current_task() is self._recovering:
+            yield
+            return
+        await self._is_sound.wait()
+        async with self._lock:
+            if self.peer.is_gone:
+                raise self.peer.lost("before the change began", "nothing was done")
+            yield
+
+    async def recover(self, on_connected: OnConnected) -> None:
+        """Finish what was left half done; the changes that wait for it are let through then."""
+        try:
+            async with self._lock:
+                self._recovering = asyncio.current_task()
+                await on_connected(self)
+        finally:
+            self._recovering = None
+            self._is_sound.set()

@@ -1,0 +1,120 @@
+"""An extension link on a free port of this machine, with an agent's view of it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.bookmarks.adapter import open_link
+from pilothouse.bookmarks.guidance import Guidance
+from pilothouse.bookmarks.journal import open_journal
+from pilothouse.bookmarks.keeping import Timing
+from pilothouse.bookmarks.link import Link
+from pilothouse.bookmarks.pairing import Pairing
+from pilothouse.bookmarks.view import View
+from pilothouse.core.redact import Redactor
+from pilothouse.core.timeline import Timeline
+from pilothouse.groups import port_trouble
+from pilothouse.pair import secret_in
+from tests.support.extension_peer import GUARD_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.core.events import Event
+    from pilothouse.secret_file import SecretFile
+
+QUICK = Timing(hello_s=0.4, close_s=0.2, answer_s=0.5, heartbeat_s=0.1, silence_s=0.6)
+"""For tests that wait until a wait is over."""
+PATIENT = Timing(hello_s=4 * GUARD_S, close_s=1.0, answer_s=GUARD_S)
+"""For tests in which nothing may end by itself on a busy machine."""
+
+
+async def nothing_to_finish(shelf: Shelf) -> None:
+    pass
+
+
+@dataclass
+class Rig:
+    """What a test sees of a link."""
+
+    link: Link
+    secret: SecretFile
+    folder: Path
+    states: list[str] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return self.ports[-1]
+
+    @property
+    def token(self) -> str:
+        return self.secret.value()
+
+    def view(self, session: str = "one") -> Seen:
+        return Seen(self.link, session, self.folder)
+
+
+class Seen:
+    """An agent's view, and what it was told."""
+
+    def __init__(self, link: Link, session: str, folder: Path) -> None:
+        self.changed: list[str] = []
+        self.timeline = Timeline()
+        self.view = View(
+            link=link,
+            session=session,
+            redactor=Redactor(),
+            timeline=self.timeline,
+            changed=self.changed.append,
+            export_folder=lambda: folder,
+        )
+
+    @property
+    def events(self) -> list[Any]:
+        return [moment.event for moment in self.timeline]
+
+    async def event(self, number: int) -> Event:
+        """Wait until so many events came; the last of them."""
+        await until(lambda: len(self.events) >= number)
+        last: Event = self.events[number - 1]
+        return last
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(GUARD_S):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+
+
+@asynccontextmanager
+async def linked(
+    folder: Path,
+    *,
+    timing: Timing = PATIENT,
+    on_connected: Any = nothing_to_finish,
+    port: int = 0,
+) -> AsyncIterator[Rig]:
+    secret = secret_in(folder / "config")
+    states: list[str] = []
+    ports: list[int] = []
+    link = Link(
+        server="pilothouse 0",
+        pairing=Pairing(secret),
+        clock=lambda: 1_000.0,
+        guidance=Guidance(folder / "extension", anyio.current_time),
+        open_journal=partial(open_journal, folder / "journals"),
+        on_connected=on_connected,
+        on_state=states.append,
+        on_port=ports.append,
+        timing=timing,
+    )
+    async with open_link(link, port, port_trouble):
+        yield Rig(link, secret, folder, states, ports)
