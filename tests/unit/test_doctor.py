@@ -1,9 +1,7 @@
-"""The doctor's checks on machines that a test makes up, and how their findings are shown."""
+"""The doctor's checks on machines that a test makes up."""
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import shlex
@@ -14,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pilothouse import doctor, doctor_machine, doctor_report, folders, pair
+from pilothouse import doctor, doctor_machine, folders, pair
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context
@@ -28,17 +24,6 @@ UBUNTU = {"ID": "ubuntu", "ID_LIKE": "debian"}
 MINT_LMDE = {"ID": "linuxmint", "ID_LIKE": "debian"}
 ARCH = {"ID": "arch"}
 PLAYWRIGHT = f"{shlex.quote(sys.executable)} -m playwright install chromium"
-
-findings_lists = st.lists(
-    st.builds(
-        Finding,
-        check=st.sampled_from(["browser", "port"]),
-        state=st.sampled_from(["ok", "note", "warn", "block"]),
-        said=st.text(st.characters(categories=["L", "N", "S"]), min_size=1),
-        fix=st.sampled_from(["", "chmod 600 /some/file"]),
-    ),
-    max_size=6,
-)
 
 
 def program(path: Path, script: str = "exit 0") -> Path:
@@ -465,9 +450,6 @@ def test_a_library_without_its_driver_blocks(
     assert mitmproxy.fix == doctor_machine.reinstall("mitmproxy")
 
 
-# ------------------------------------------------------------------ showing
-
-
 def test_a_check_that_fails_is_a_finding_and_the_next_ones_still_run(tmp_path: Path) -> None:
     def check_stars(_: Context) -> list[Finding]:
         raise OSError("no sky")
@@ -476,27 +458,3 @@ def test_a_check_that_fails_is_a_finding_and_the_next_ones_still_run(tmp_path: P
     assert (failed.check, failed.state) == ("stars", "warn")
     assert "OSError: no sky" in failed.said
     assert then.check == "sandbox"
-
-
-@given(findings_lists)
-def test_the_exit_code_is_one_exactly_when_something_blocks(findings: list[Finding]) -> None:
-    blocked = "block" in {finding.state for finding in findings}
-    assert doctor_report.exit_code(findings) == (1 if blocked else 0)
-    assert ("cannot work" in doctor_report.summary(findings)) is blocked
-
-
-@given(findings_lists)
-def test_json_and_plain_lines_hold_every_finding_and_every_fix(findings: list[Finding]) -> None:
-    assert [Finding(**entry) for entry in json.loads(doctor_report.as_json(findings))] == findings
-    lines = list(doctor_report.plain_lines(findings))
-    fixes = [finding.fix for finding in findings if finding.fix]
-    assert [line.split("$ ")[1] for line in lines if line.startswith("   ")] == fixes
-    assert len(lines) == len(findings) + len(fixes) + 2
-
-
-def test_a_pipe_that_knows_only_ascii_gets_the_words_without_the_symbols() -> None:
-    raw = io.BytesIO()
-    out = io.TextIOWrapper(raw, encoding="ascii")
-    doctor_report.show([Finding("port", "warn", "4000 is taken", "export A=1")], out)
-    out.flush()
-    assert raw.getvalue().startswith(b"! port       4000 is taken\n             $ export A=1\n")

@@ -39,8 +39,8 @@ class MockRules(Asking):
     )
 
 
-class Mocks(SnakeResult):
-    rules: list[dict[str, Any]] = Field(description="All that hold now; the first match answers")
+class Rules(SnakeResult):
+    rules: list[dict[str, Any]] = Field(description="All that hold now; the first match counts")
 
 
 @tool(
@@ -53,11 +53,11 @@ class Mocks(SnakeResult):
         Example(title="Take all out", args={"rules": []}),
     ),
 )
-async def mock_rules(args: MockRules, interceptor: Interceptor) -> Mocks:
+async def mock_rules(args: MockRules, interceptor: Interceptor) -> Rules:
     """Answer matching requests without their server."""
     interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(_plain(args.rules), None)
-    return Mocks(rules=interceptor.redactor.texts(held["mocks"]))
+    return Rules(rules=interceptor.redactor.texts(held["mocks"]))
 
 
 class Breakpoint(Rule):
@@ -72,10 +72,6 @@ class BreakpointArgs(Asking):
     )
 
 
-class Breakpoints(SnakeResult):
-    rules: list[dict[str, Any]] = Field(description="All that hold now")
-
-
 @tool(
     INTERCEPT,
     effect="write",
@@ -86,11 +82,11 @@ class Breakpoints(SnakeResult):
         Example(title="Take all out", args={"rules": []}),
     ),
 )
-async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> Breakpoints:
+async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> Rules:
     """Hold matching traffic for release_packet; after 30 s it goes on by itself."""
     interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(None, _plain(args.rules))
-    return Breakpoints(rules=interceptor.redactor.texts(held["breakpoints"]))
+    return Rules(rules=interceptor.redactor.texts(held["breakpoints"]))
 
 
 class HeldPackets(Asking):
