@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,9 @@ from pilothouse import doctor, doctor_machine, folders, pair
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context
-from pilothouse.doctor_report import Finding
+
+if TYPE_CHECKING:
+    from pilothouse.doctor_report import Finding
 
 DEBIAN = {"ID": "debian", "PRETTY_NAME": "Debian GNU/Linux 12"}
 UBUNTU = {"ID": "ubuntu", "ID_LIKE": "debian"}
