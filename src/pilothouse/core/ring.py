@@ -141,6 +141,14 @@ class Ring[T]:
         self._base = self._first = self._cleared = self._next
         return cleared
 
+    def resize(self, capacity: int, ttl: float | None) -> None:
+        """Hold so many items so long from now on; when they are fewer, the oldest make room."""
+        kept = [self._at(seq) for seq in range(max(self._first, self._next - capacity), self._next)]
+        gone = len(self) - len(kept)
+        self._first += gone
+        self.evicted += gone
+        self._items, self._base, self._capacity, self._ttl = kept, self._first, capacity, ttl
+
     def expired(self, now: float) -> bool:
         """Whether nothing was added for longer than the ring's time to live."""
         return (

@@ -194,8 +194,13 @@ class Builder:
             raise
         # In the order in which they were asked for: the first is the app's own address.
         session.servers = [start.result() for start in starts]
+        session.server_names = [spec.name for spec in request.services]
         if request.url:
-            session.servers.insert(0, starter.join(request.url, request.logs))
+            joined = starter.join(request.url, request.logs)
+            if (await joined.health()).status == "stopped":
+                report(f"nothing answers at {request.url} yet: start it, then navigate there.")
+            session.servers.insert(0, joined)
+            session.server_names.insert(0, "url")
         session.url = session.servers[0].info.url if session.servers else ""
 
     def _server_ended(self, session: E2eSession, service: str, code: int) -> None:

@@ -80,7 +80,9 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
             found.append("nothing in the page resembles the selector: it may be another page")
     if trouble.kind == "ambiguous":
         found.append("the selector fits several elements; take one of the candidates")
-    errors = [e for e in evidence.console if e.get("type") == "error"]
+    errors = [
+        e for e in evidence.console if e.get("type") == "error" and e.get("source") != "exception"
+    ]
     found += [f"the console says {e.get('text', '')}" for e in errors[:2]]
     return found
 

@@ -120,7 +120,7 @@ class Explainer:
     ) -> StepFault:
         target = step.target
         limit = step.args.get("timeout")
-        common: dict[str, Any] = {"tabId": tab.id, "url": tab.url}
+        common: dict[str, Any] = {"sessionId": session.id, "tabId": tab.id, "url": tab.url}
         match trouble.kind:
             case "not_found" if ref_of(target):
                 return StaleRef(

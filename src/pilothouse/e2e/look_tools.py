@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,11 +19,14 @@ from pilothouse.e2e.scripts import WITH_CHANGES
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
+    GRACE_MS,
     Acted,
     InTab,
     Selector,
+    Timeout,
     acted,
     step,
+    within,
 )
 from pilothouse.e2e.tab import changes_of
 
@@ -89,10 +93,14 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
 class Evaluate(InTab):
     script: str = Field(description="Expression or function")
     selector: Selector | None = Field(default=None, description="Passed to the function")
+    timeout: Timeout = DEFAULT_TIMEOUT_MS
 
 
 class Evaluated(Acted):
     result: Any = Field(default=None, description="What the script gave")
+    length: int | None = Field(
+        default=None, description="Of a value that was too long: all its characters, as JSON"
+    )
 
     def dump(self) -> dict[str, Any]:
         return {"success": True, "result": self.result, **super().dump()}
@@ -112,9 +120,11 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
 
     async def do(tab: Tab) -> Any:
         if args.selector:
-            return await tab.locator(args.selector).evaluate(
-                args.script, timeout=DEFAULT_TIMEOUT_MS
-            )
+            found = tab.locator(args.selector).evaluate(args.script, timeout=args.timeout)
+            return await within(args.timeout + GRACE_MS, "the script", found)
+        return await within(args.timeout, "the script", run(tab))
+
+    async def run(tab: Tab) -> Any:
         try:
             value, changes = await tab.page.evaluate(WITH_CHANGES % args.script)
         except Exception as error:
@@ -128,7 +138,11 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
     done = await step(
         helm, args, "evaluate", do, target=args.selector or "", look=bool(args.selector)
     )
-    return Evaluated(**acted(done), result=session.mask(plain(done.value)))
+    value = session.mask(plain(done.value))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) <= MOST_CONTENT:
+        return Evaluated(**acted(done), result=value)
+    return Evaluated(**acted(done), result=text[:MOST_CONTENT], length=len(text))
 
 
 def plain(value: Any, around: tuple[int, ...] = ()) -> Any:

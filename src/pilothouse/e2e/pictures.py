@@ -14,10 +14,14 @@ LONGEST_EDGE = 1568
 
 
 async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> bytes:
-    """A PNG of the viewport, of the whole page, or of one element."""
+    """A PNG of the viewport, of the whole page, or of one element.
+
+    The caret stays: to hide it, the style of every field would be changed and changed back, which
+    the next digest would tell as the doing of its step.
+    """
     if selector:
-        return await tab.locator(selector).screenshot(scale="css")
-    return await tab.page.screenshot(full_page=full_page, scale="css")
+        return await tab.locator(selector).screenshot(scale="css", caret="initial")
+    return await tab.page.screenshot(full_page=full_page, scale="css", caret="initial")
 
 
 async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector: str = "") -> bytes:

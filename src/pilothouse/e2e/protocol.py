@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -26,7 +27,10 @@ _RESOLVED = re.compile(r"resolved to (?:(hidden|visible) )?(<.*>)")
 _COVERED = re.compile(
     r"(?P<cover><.*>)(?: from (?P<outer><.*>) subtree)? intercepts pointer events"
 )
-_AMBIGUOUS = re.compile(r"resolved to (\d+) elements:\n((?:\s+\d+\) .*\n?)+)")
+_AMBIGUOUS = re.compile(
+    r'(?:locator\((?P<selector>".*")\) )?resolved to (?P<count>\d+) elements:\n'
+    r"(?P<list>(?:\s+\d+\) .*\n?)+)"
+)
 _CANDIDATE = re.compile(r"\s+\d+\) (<.*>) aka (.*)")
 _NET = re.compile(r"(net::ERR_\w+|NS_ERROR_\w+|Navigation .* interrupted by another navigation)")
 _BAD_SELECTOR = re.compile(
@@ -60,7 +64,7 @@ class Trouble:
     obstacle: str = ""
     """Why the element could not be acted on, in words."""
     candidates: tuple[str, ...] = ()
-    """Locators of the elements that an ambiguous selector found."""
+    """The elements that an ambiguous selector found, each with a selector that finds it alone."""
     found: int = 0
 
 
@@ -95,10 +99,23 @@ def _ambiguous(message: str) -> Trouble:
     found = _AMBIGUOUS.search(message + "\n")
     if found is None:
         return Trouble("ambiguous", message.split("\n", 1)[0])
-    candidates = tuple(line[2].strip() for line in _CANDIDATE.finditer(found[2]))
-    return Trouble(
-        "ambiguous", f"{found[1]} elements match", candidates=candidates, found=int(found[1])
+    # Playwright names them in Python, which no selector can be.
+    elements = [line[1] for line in _CANDIDATE.finditer(found["list"])]
+    selector = _unquoted(found["selector"] or "")
+    candidates = tuple(
+        f"{selector} >> nth={number} is {element}" if selector else element
+        for number, element in enumerate(elements)
     )
+    count = found["count"]
+    return Trouble("ambiguous", f"{count} elements match", candidates=candidates, found=int(count))
+
+
+def _unquoted(text: str) -> str:
+    """A quoted string; empty for what is none, such as a chain of locators."""
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return ""
 
 
 def _timeout(first: str, log: str) -> Trouble:

@@ -62,6 +62,8 @@ class E2eSession:
     explain: Explain
     """Makes the fault of a failed step, with its dossier."""
     servers: list[Server] = field(default_factory=list)
+    server_names: list[str] = field(default_factory=list)
+    """Of the servers, in their order."""
     browser: DrivenBrowser | None = None
     proxy: FilteringProxy | None = None
     entrance: Entrance | None = None
@@ -239,7 +241,9 @@ class E2eSession:
         if found is None:
             open_now = ", ".join(self.tabs) or "none"
             raise TabNotFound(
-                f"tab {wanted} is closed" if wanted else "this session has no open tab",
+                f"tab {wanted} {'is closed' if wanted in self.opened else 'never was'}"
+                if wanted
+                else "this session has no open tab",
                 hint=f"call tabs to see what is open (now: {open_now}), or tabs with action new",
                 tabId=wanted,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -25,6 +26,8 @@ E2E = Group(
     camel=True,
 )
 DEFAULT_TIMEOUT_MS = 30_000
+GRACE_MS = 2_000
+"""Playwright's own limit comes first, because it says more."""
 
 SessionId = Annotated[
     str | None,
@@ -108,15 +111,37 @@ async def step[T](
     tells: bool = True,
 ) -> Done[T]:
     """Take a step of a tool in the session and tab that its arguments name."""
+    limit: int | None = getattr(args, "timeout", None)
+
+    async def bounded(tab: Tab) -> T:
+        """A page that is stuck answers nothing, and the next step waits for this one."""
+        return await within(DEFAULT_TIMEOUT_MS + GRACE_MS, tool, do(tab))
+
     async with helm.using(args.session_id) as session:
         return await session.perform(
             tool,
-            do,
+            bounded if limit is None else do,
             tab_id=args.tab_id,
             target=target,
             args=args.model_dump(by_alias=True, exclude_defaults=True, exclude={"session_id"})
-            | ({"timeout": args.timeout} if isinstance(args, Targeting) else {}),
+            | ({} if limit is None else {"timeout": limit}),
             settle=getattr(args, "settle", 0),
             look=look,
             tells=tells,
         )
+
+
+async def within[T](limit: int, what: str, work: Awaitable[T]) -> T:
+    """What comes of it within so many ms.
+
+    Raises:
+        TimeoutError: nothing, so far; its end is not waited for.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        async with asyncio.timeout(limit / 1000) as clock:
+            return await task
+    except TimeoutError:
+        if clock.expired():
+            raise TimeoutError(f"{what} did not end within {limit} ms") from None
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Result
@@ -16,6 +16,8 @@ from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import E2E, Acted, InSession, InTab, acted, step
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
@@ -150,6 +152,12 @@ class Emulate(InTab):
     longitude: float | None = Field(default=None, ge=-180, le=180, description="Geolocation")
     user_agent: str | None = Field(default=None, max_length=1_000, description="User-Agent")
     timezone: str | None = Field(default=None, max_length=60, description="Such as Asia/Tokyo")
+
+    @model_validator(mode="after")
+    def _whole_place(self) -> Self:
+        if (self.latitude is None) != (self.longitude is None):
+            raise ValueError("latitude and longitude are a place only together")
+        return self
 
 
 @tool(

@@ -113,6 +113,13 @@ class StartSession(_Runnable):
             raise ValueError(f"{' and '.join(ways)} cannot be used together")
         if self.intercept and self.cdp:
             raise ValueError("intercept needs a browser of the session's own, without cdp")
+        if self.args and not self.command_path:
+            raise ValueError("args are for commandPath; command has its own, as one list")
+        if self.url and not ways and (self.env or self.port):
+            raise ValueError("env and port are for a server that is started, not for url")
+        names = [service.name for service in self.services or ()]
+        if len(set(names)) < len(names):
+            raise ValueError("each of the services needs a name of its own")
         return self
 
 
@@ -207,8 +214,14 @@ def _started(session: E2eSession, said: list[str]) -> SessionStart:
         cdp_port=session.browser.debug_port,
         tab_id=tab.id,
         services=[
-            {"url": s.info.url, "port": s.info.port, "pid": s.info.pid, "status": s.info.status}
-            for s in session.servers[1:]
+            {
+                "name": name,
+                "url": s.info.url,
+                "port": s.info.port,
+                "pid": s.info.pid,
+                "status": s.info.status,
+            }
+            for name, s in list(zip(session.server_names, session.servers, strict=True))[1:]
         ],
         message=" ".join([*said, main.message if main else ""]).strip(),
     )
@@ -293,15 +306,22 @@ async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
             ends_at=iso(session.clock() + session.idle_sec * 1000),
             services=[
                 {
+                    "name": name,
                     "url": server.info.url,
                     "status": health.status,
                     **({"exitCode": health.exit_code} if health.exit_code is not None else {}),
                 }
-                for server, health in zip(session.servers, healths, strict=True)
+                for name, server, health in zip(
+                    session.server_names, session.servers, healths, strict=True
+                )
             ],
             downloads=session.downloads[-20:],
             notices=session.take_notices(),
         )
+
+
+class RestartServer(InSession):
+    service: str | None = Field(default=None, description="Only this: name, number or URL")
 
 
 class Restarted(Result):
@@ -318,15 +338,19 @@ class Restarted(Result):
     raises=(*FOUND, ServerStartFailed),
     examples=(Example(title="Start over", args={}),),
 )
-async def restart_server(args: InSession, helm: Helm) -> Restarted:
-    """Restart the app's server; the browser and its tabs stay."""
+async def restart_server(args: RestartServer, helm: Helm) -> Restarted:
+    """Restart the app's server, and others that have ended; the browser and its tabs stay."""
     async with helm.using(args.session_id) as session:
         if not session.servers:
             raise InvalidInput(
                 "this session has no server of its own", hint="start one with startSession"
             )
+        first, *others = session.servers
+        wanted = [first, *(server for server in others if server.exit_code is not None)]
+        if args.service is not None:
+            wanted = [_server(session, args.service)]
         session.notices.clear()
-        info = await session.servers[0].restart()
+        info, *_ = [await server.restart() for server in wanted]
         return Restarted(success=True, url=info.url, port=info.port, pid=info.pid)
 
 
@@ -335,7 +359,7 @@ class ReadServerLogs(InSession):
         default="combined", description="Which"
     )
     lines: int = Field(default=100, ge=1, le=10_000, description="The last so many")
-    service: str | None = Field(default=None, description="URL or number of a further server")
+    service: str | None = Field(default=None, description="Name, number or URL of one")
 
 
 class ServerLogs(Result):
@@ -379,13 +403,20 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
 
 
 def _server(session: E2eSession, wanted: str | None) -> Any:
-    for number, server in enumerate(session.servers):
-        if wanted in (None, str(number), server.info.url):
+    named = list(zip(session.server_names, session.servers, strict=True))
+    for number, (name, server) in enumerate(named):
+        if wanted in (None, name, str(number), server.info.url):
             return server
-    raise LogFileNotFound(
-        f"this session has no server {wanted}" if wanted else "this session has no server",
-        hint="getSessionStatus lists them",
-        path=wanted or "",
+    if not named:
+        raise LogFileNotFound(
+            "this session has no server", hint="it was started without one", path=""
+        )
+    raise InvalidInput(
+        f"this session has no server {wanted}",
+        hint=f"it has {', '.join(session.server_names)}; getSessionStatus says how they are",
+        field="service",
+        expected=f"one of {', '.join(session.server_names)}",
+        received=wanted,
     )
 
 

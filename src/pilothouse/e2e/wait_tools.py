@@ -74,7 +74,7 @@ class WaitFor(InTab):
     request: str | None = Field(default=None, description="Until a URL with this part is answered")
     console: str | None = Field(default=None, description="Until a console line has this part")
     idle: bool = Field(default=False, description="Until the network is quiet")
-    hmr: bool = Field(default=False, description="Until the dev server's hot update is in")
+    hmr: bool = Field(default=False, description="Until a hot update is in")
     timeout: Timeout = DEFAULT_TIMEOUT_MS
 
 

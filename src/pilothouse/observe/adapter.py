@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses between attempts to reach a browser that went away; the last one repeats."""
 SWEEP_S = 15.0
+MOST_DROPPED = 10_000
+"""Targets whose last seq is remembered."""
 
 
 class Observatory:
@@ -79,6 +81,8 @@ class Observatory:
         self._timeline = timeline
         self._environ = environ
         self._observations: dict[str, Observation] = {}
+        self._next_seqs: dict[str, int] = {}
+        """Of targets whose observation was dropped: their seq goes on, it never begins again."""
         self._browsers: dict[tuple[str, int], Browser] = {}
         self._connecting = asyncio.Lock()
         self._retired: Counter[str] = Counter()
@@ -157,6 +161,7 @@ class Observatory:
                 try:
                     # Before the first event of the new connection: what came between is lost.
                     observation.note("gap", reason="events while disconnected are lost")
+                    observation.go_on()
                     observation.state = "observing"
                     await browser.attach(observation)
                 except (CdpError, TimeoutError):
@@ -204,6 +209,9 @@ class Observatory:
         buffer_size: int | None,
         ttl_sec: int | None,
     ) -> Observation:
+        known = self._observations.get(target_id or "")
+        if known is not None and host is None and port is None:
+            host, port = known.host, known.port  # a tab of an e2e session, say
         browser = await self._browser(host, port)
         key = (browser.endpoint.host, browser.endpoint.port)
         try:
@@ -213,8 +221,7 @@ class Observatory:
             held = self._observations.get(target.id)
             if held is not None and held.implicit and held.state in ("observing", "crashed"):
                 held.implicit = False  # the recording that runs is adopted, with all it has
-                if ttl_sec:
-                    held.ttl_sec = ttl_sec
+                held.limit(buffer_size, ttl_sec)
                 return held
             if held is not None and held.state in ("observing", "crashed"):
                 raise AlreadyObserving(
@@ -227,6 +234,7 @@ class Observatory:
             observation.include_iframes = include_iframes
             if held is not None:
                 observation.host, observation.port = key
+                observation.go_on(buffer_size, ttl_sec)
                 observation.note("gap", reason="events between stop and observe are not recorded")
             observation.state = "observing"
             self._observations[target.id] = observation
@@ -255,6 +263,7 @@ class Observatory:
             buffer_size or self._settings.default_buffer_size,
             ttl_sec or self._settings.default_ttl_sec,
             keep=self._keep,
+            first_seq=self._next_seqs.get(target_id, 0),
         )
 
     async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
@@ -361,6 +370,9 @@ class Observatory:
         """Out of memory; what a store keeps stays there until cdp_clear_events."""
         self._retired += totals_of(observation)
         self._observations.pop(observation.target_id, None)
+        self._next_seqs[observation.target_id] = observation.ring.next_seq
+        if len(self._next_seqs) > MOST_DROPPED:
+            del self._next_seqs[next(iter(self._next_seqs))]
         self._timeline.abandon(observation.ring)
 
     def set_filters(self, target_id: str, filters: Filters) -> None:

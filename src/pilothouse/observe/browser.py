@@ -21,14 +21,19 @@ from pilothouse.observe.model import Body, Target
 from pilothouse.observe.protocol import INTERESTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.observation import Observation
 
 BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
 RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
-POST_DATA_BYTES = 64 * 1024
+POST_DATA_BYTES = 2 * 1024 * 1024
+"""What is sent beyond this comes without its data, not even with the beginning of it."""
+_BUFFERS = {
+    "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
+    "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
+}
 _WORKERS = frozenset({"worker", "shared_worker", "service_worker", "worklet"})
 _ORIGIN_WORKERS = frozenset({"shared_worker", "service_worker"})
 
@@ -53,6 +58,8 @@ class Browser:
         self._cdp: Cdp | None = None
         self._sessions: dict[str, _Attached] = {}
         self._page_session: dict[str, str] = {}
+        self._plain: dict[str, str] = {}
+        """Page session → its second one, without durable messages: see `_attach_plain`."""
         self._background: set[asyncio.Future[None]] = set()
         self.take_page: Callable[[str], Observation] | None = None
         """In a browser of our own: every page that comes is observed, before it runs."""
@@ -159,6 +166,8 @@ class Browser:
     def detach(self, observation: Observation) -> None:
         """Stop observing; children that nobody else observes are let go."""
         session = self._page_session.pop(observation.target_id, None)
+        if plain := self._plain.pop(session or "", ""):
+            self.cdp.post("Target.detachFromTarget", {"sessionId": plain})
         for number, attached in list(self._sessions.items()):
             if observation not in attached.observations:
                 continue
@@ -177,24 +186,9 @@ class Browser:
     ) -> asyncio.Future[dict[str, Any]]:
         """Turn on everything at once; a paused worker answers only after it was resumed."""
         post = self.cdp.post
-        last = post(
-            "Network.enable",
-            {
-                "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
-                "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
-                "maxPostDataSize": POST_DATA_BYTES,
-            },
-            session,
-        )
+        last = post("Network.enable", {**_BUFFERS, "maxPostDataSize": POST_DATA_BYTES}, session)
         # Bodies then survive navigation.
-        post(
-            "Network.configureDurableMessages",
-            {
-                "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
-                "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
-            },
-            session,
-        )
+        post("Network.configureDurableMessages", _BUFFERS, session)
         post("Runtime.enable", {}, session)
         post("Log.enable", {}, session)
         if kind in ("page", "iframe", "webview"):
@@ -218,6 +212,8 @@ class Browser:
         if not observation.include_workers:
             return
         self._share_workers(observation, origin)
+        if any(observation in held.observations for held in self._service_workers()):
+            await self._attach_plain(observation.target_id)
         for target in await self.targets():
             if target.type in _ORIGIN_WORKERS and _origin(target.url) == origin:
                 if all(held.target_id != target.id for held in self._sessions.values()):
@@ -232,6 +228,8 @@ class Browser:
 
     async def _attach_worker(self, target: Target, observation: Observation) -> None:
         params = {"targetId": target.id, "flatten": True}
+        if target.type == "service_worker":
+            await self._attach_plain(observation.target_id)
         try:
             answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
         except CdpError:
@@ -242,6 +240,38 @@ class Browser:
             return
         self._sessions[session] = _Attached(target.id, target.type, target.url, [observation])
         self._enable(session, target.type, observation)
+
+    def _service_workers(self) -> list[_Attached]:
+        return [held for held in self._sessions.values() if held.type == "service_worker"]
+
+    async def _attach_plain(self, target_id: str) -> None:
+        """With durable messages the browser keeps what came from the network, and has no body of
+        what a service worker answered. A second session without them has it, until the page goes
+        elsewhere; what it tells otherwise is told already, and passed over."""
+        page = self._page_session.get(target_id)
+        if page is None or page in self._plain:
+            return
+        self._plain[page] = ""
+        params = {"targetId": target_id, "flatten": True}
+        try:
+            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+        except CdpError:
+            self._plain.pop(page, None)
+            return
+        plain = str(answer["sessionId"])
+        if page not in self._plain:  # nobody observes it any more
+            self.cdp.post("Target.detachFromTarget", {"sessionId": plain})
+            return
+        self._plain[page] = plain
+        self.cdp.post("Network.enable", _BUFFERS, plain)
+
+    async def _enable_worker(self, session: str, observations: list[Observation]) -> None:
+        """A service worker waits until its pages can keep what it answers."""
+        try:
+            for observation in observations:
+                await self._attach_plain(observation.target_id)
+        finally:
+            self._enable(session, "service_worker", observations[0])
 
     # Events
 
@@ -292,9 +322,12 @@ class Browser:
             observation.state = "observing"
         if _origin(before) != _origin(attached.url):
             self._share_workers(observation, _origin(attached.url))
-            task = asyncio.ensure_future(self._attach_workers(observation, _origin(attached.url)))
-            self._background.add(task)
-            task.add_done_callback(self._done)
+            self._spawn(self._attach_workers(observation, _origin(attached.url)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Future[None]) -> None:
         self._background.discard(task)
@@ -319,7 +352,10 @@ class Browser:
             self._let_go(session)
             return
         self._sessions[session] = _Attached(target_id, kind, url, wanted)
-        self._enable(session, kind, wanted[0])
+        if kind == "service_worker":
+            self._spawn(self._enable_worker(session, list(wanted)))
+        else:
+            self._enable(session, kind, wanted[0])
 
     def _new_page(self, session: str, target_id: str, url: str) -> None:
         """A popup, say, that waits for us: what it does first is recorded too."""
@@ -352,6 +388,7 @@ class Browser:
         attached = self._sessions.pop(session, None)
         if attached is None:
             return
+        self._plain.pop(session, None)
         self.cdp.fail_session(session, "the target was closed")
         for observation in attached.observations:
             if attached.target_id == observation.target_id:
@@ -371,8 +408,12 @@ class Browser:
             return
         mime_type = known.mime_type
 
-        def keep(answer: asyncio.Future[dict[str, Any]]) -> None:
-            if answer.cancelled() or answer.exception() is not None:
+        def keep(answer: asyncio.Future[dict[str, Any]], other: str = "") -> None:
+            if answer.cancelled():
+                return
+            if answer.exception() is not None:
+                if other:
+                    ask(other).add_done_callback(keep)
                 return
             result = answer.result()
             text = str(result.get("body", ""))
@@ -380,17 +421,24 @@ class Browser:
                 body = Body(mime_type, text, bool(result.get("base64Encoded")))
                 observation.bodies.keep(request_id, body)
 
-        asked = self.cdp.post("Network.getResponseBody", {"requestId": request_id}, session)
-        asked.add_done_callback(keep)
+        def ask(session: str) -> asyncio.Future[dict[str, Any]]:
+            return self.cdp.post("Network.getResponseBody", {"requestId": request_id}, session)
+
+        ask(session).add_done_callback(partial(keep, other=self._plain.get(session, "")))
 
     async def body(self, observation: Observation, request_id: str) -> Body:
         """Raises CdpError with the browser's own reason."""
         session = observation.session_of.get(request_id) or self._page_session.get(
             observation.target_id, ""
         )
-        answer = await self.cdp.call(
-            "Network.getResponseBody", {"requestId": request_id}, session, COMMAND_S
-        )
+        asked = {"requestId": request_id}
+        try:
+            answer = await self.cdp.call("Network.getResponseBody", asked, session, COMMAND_S)
+        except CdpError:
+            plain = self._plain.get(session)
+            if not plain:
+                raise
+            answer = await self.cdp.call("Network.getResponseBody", asked, plain, COMMAND_S)
         known = observation.normalizer.requests.get(request_id)
         return Body(
             known.mime_type if known else "",

@@ -197,7 +197,7 @@ def _post_data(posted: object, length: object, mime_type: str, redactor: Redacto
     if "form-urlencoded" in mime_type.lower():
         made["params"] = _pairs(text, redactor)
     if posted is None:
-        made["comment"] = "too large for the browser to send along"
+        made["comment"] = "files, or too large for the browser to send along"
     elif length is not None:
         made["comment"] = f"cut; {whole(length)} characters in full"
     return made

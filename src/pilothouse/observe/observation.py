@@ -32,6 +32,9 @@ MALFORMED = (
 
 EVERYTHING = Filters()
 
+_REPEATED = frozenset({"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"})
+"""What a browser tells from the beginning of the page whenever it is attached to."""
+
 
 class Keep(Protocol):
     """A place for all events of one session."""
@@ -80,10 +83,14 @@ class Observation:
     """Recorded for an e2e session; an agent's own cdp_observe adopts it."""
     filters: Filters = EVERYTHING
     tally: Tally = field(default_factory=Tally)
+    first_seq: int = 0
+    """Where an observation of the same target, dropped since, has ended."""
 
     def __post_init__(self) -> None:
         start = self.keep.next_seq(self.target_id) if self.keep else 0
+        start = max(start, self.first_seq)
         self.ring: Ring[Seen] = Ring(self.buffer_size, ttl=self.ttl_sec * 1000, start=start)
+        self._last_line = self._repeated_until = 0.0
         self.normalizer = Normalizer(lambda: self.filters.max_body_bytes)
         self.bodies = Bodies()
         self.session_of: dict[str, str] = {}
@@ -102,6 +109,8 @@ class Observation:
         """Keep what a protocol event says; the normalised events that were kept."""
         kept: list[dict[str, Any]] = []
         try:
+            if method in _REPEATED and self._is_repeated(params):
+                return kept
             for event in self.normalizer.receive(method, params):
                 if self._keep(event, session):
                     kept.append(event)  # noqa: PERF401  # what was kept before a bad one counts
@@ -110,6 +119,24 @@ class Observation:
         if kept:
             self._tell()
         return kept
+
+    def _is_repeated(self, params: dict[str, Any]) -> bool:
+        said_at = (params.get("entry") or params).get("timestamp") or 0.0
+        if said_at and said_at <= self._repeated_until:
+            return True
+        self._last_line = max(self._last_line, said_at)
+        return False
+
+    def go_on(self, buffer_size: int | None = None, ttl_sec: float | None = None) -> None:
+        """Observed once more: the browser will repeat the lines that are kept already."""
+        self._repeated_until = self._last_line
+        self.limit(buffer_size, ttl_sec)
+
+    def limit(self, buffer_size: int | None, ttl_sec: float | None) -> None:
+        """Keep so many events so long from now on; None leaves it as it is."""
+        self.buffer_size = buffer_size or self.buffer_size
+        self.ttl_sec = ttl_sec or self.ttl_sec
+        self.ring.resize(self.buffer_size, self.ttl_sec * 1000)
 
     def note(self, kind: str, **facts: Any) -> None:
         """An event of our own making: a gap, a detached child, a lost browser."""

@@ -195,7 +195,7 @@ class Normalizer:
         if hop:
             sent["hop"] = hop
         if request.get("hasPostData") and sent["postDataPreview"] is None:
-            sent["hasPostData"] = True  # too large for the browser to send along
+            sent["hasPostData"] = True  # files, or too large for the browser to send along
         self._cut(sent, "postDataPreview")
         if len(whole) > len(url):
             sent["truncated"] = {**sent.get("truncated", {}), "url": len(whole)}

@@ -73,7 +73,7 @@ class _Session(Args):
 
 
 class _Target(_Session):
-    target_id: str = Field(description="Target, as cdp_list_targets gives it")
+    target_id: str = Field(description="From cdp_list_targets")
 
 
 class _Place(_Session):
@@ -205,7 +205,7 @@ async def cdp_stop_observe(args: StopObserve, observer: Observer) -> Stopped:
 
 
 class ReadEvents(_Target):
-    offset: int = Field(default=0, ge=0, description="First seq; pass nextOffset to page on")
+    offset: int = Field(default=0, ge=0, description="First seq, or nextOffset")
     limit: int = Field(default=TAIL, ge=1, description="At most 1000")
     kinds: list[KindName] | None = Field(default=None, description="Only these kinds")
     url_includes: str | None = Field(default=None, description="Part of the event's URL")

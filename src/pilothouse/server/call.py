@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 
 _NO_SECRETS = frozenset({"sessionId", "targetId", "tabId"})
+MOST_MASKED = 10_000
+MOST_SHOWN = 80
+"""Characters of an argument that a failure tells, and of those that are looked at for secrets."""
 
 
 class Caller:
@@ -88,10 +92,12 @@ class Caller:
         self._log.warn("tool_failed", sessionId=session.id, tool=tool.name, code=fault.code)
         call: dict[str, Any] = {
             "tool": tool.name,
-            "sessionId": str(raw.get("sessionId") or session.id)[:80],
+            "sessionId": str(raw.get("sessionId") or fault.details.get("sessionId") or session.id)[
+                :80
+            ],
         }
         if not isinstance(fault, Internal):  # of which nothing is told but its number
-            call["args"] = self._redactor.value(_small(raw), _NO_SECRETS)
+            call["args"] = _small(raw, self._redactor)
         context = {"timestamp": iso(session.clock()), "context": call}
         return failure(tool.group, fault, self._redactor, context)
 
@@ -171,12 +177,22 @@ def _expected(schema: Mapping[str, Any]) -> str:
     return kind if most is None else f"{kind}, at most {most}"
 
 
-def _small(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as far as they help to recognise a call."""
-    return {
-        name: value if isinstance(value, int | float | None) else str(value)[:80]
-        for name, value in list(raw.items())[:20]
-    }
+def _small(raw: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """Arguments as far as they help to recognise a call.
+
+    Masked before they are cut: half of a secret would not be known as one.
+    """
+    some = {name: _cut(value, MOST_MASKED) for name, value in list(raw.items())[:20]}
+    masked: Any = redactor.value(some, _NO_SECRETS)
+    return {name: _cut(value, MOST_SHOWN) for name, value in masked.items()}
+
+
+def _cut(value: Any, most: int) -> Any:
+    """The value itself, or the beginning of it as text."""
+    if isinstance(value, int | float | None):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(text) <= most else text[:most]
 
 
 def _short(value: object) -> str:

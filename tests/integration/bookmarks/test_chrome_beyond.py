@@ -47,6 +47,15 @@ def test_a_path_that_two_folders_have_is_not_guessed(desk: Desk, chrome: Bookmar
     assert chrome.titles(BAR) == ["Twice", "Twice"]
 
 
+def test_paths_do_not_depend_on_the_language() -> None:
+    with Desk() as desk, BookmarkChrome("--lang=ja") as chrome:
+        chrome.connect(desk.open())
+        where = {"parentId": "Bar > Tech", "title": "One", "url": URL}
+        desk.call("bookmark_add", **where, createFolders=True)
+        desk.call("bookmark_add", **{**where, "parentId": "Other bookmarks"})
+        assert (chrome.titles(BAR), chrome.titles(OTHER)) == (["Tech"], ["One"])
+
+
 # Batches
 
 
@@ -133,8 +142,8 @@ def test_links_are_checked_and_the_broken_ones_told(desk: Desk, chrome: Bookmark
             chrome.by_hand("create", {"parentId": BAR, "title": title, "url": url})
         told = desk.call("bookmark_check_links", folderId="Bar", maxSeconds=30)
     problems = {one["title"]: one["kind"] for one in told["problems"]}
-    assert problems == {"gone": "broken", "private": "skipped"}
-    assert told["counts"] == {"ok": 1, "broken": 1, "skipped": 1}
+    assert problems == {"gone": "broken", "private": "blocked"}
+    assert told["counts"] == {"ok": 1, "broken": 1, "blocked": 1}
     assert (told["total"], told["notReached"]) == (3, [])
     assert len(site.seen) == 2
 

@@ -1,4 +1,4 @@
-"""The connection outlives what a real Chrome does to it: workers that die, idle hours, restarts."""
+"""Workers that die during calls, and several profiles: each call is carried out once, and told."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from tests.support.chromium import wait_until
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
 ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
-WHOLE = ROUNDS > 5
-IDLE_S = 200.0 if WHOLE else 40.0
-"""A worker without messages lives for 30 s, so that the short form fails without them, too."""
-DOWN_S = 120.0 if WHOLE else 5.0
-BACK_WITHIN_S = 60.0
-
 URL = "https://example.com/"
 
 NEVER_ANSWERED = """
@@ -98,46 +92,6 @@ def settled(desk: Desk) -> dict[str, str]:
     return wait_until(outcomes, "the end of what was left open")
 
 
-@pytest.mark.timeout(IDLE_S + 120)
-def test_an_idle_connection_without_a_debugger_stays() -> None:
-    with Desk() as desk, BookmarkChrome() as chrome:
-        chrome.connect(desk.open())
-        chrome.leave_alone()
-        worker = chrome.worker
-        ends = time.monotonic() + IDLE_S
-        while time.monotonic() < ends:
-            assert desk.profiles == ["Work"]  # the server's own knowledge: nothing is sent
-            assert chrome.worker == worker
-            time.sleep(1)
-        assert desk.call("bookmark_get", id=BAR)["nodes"]
-        assert chrome.worker == worker, "it was another worker that answered"
-
-
-@pytest.mark.timeout(DOWN_S + 240)
-def test_a_server_that_comes_back_is_found() -> None:
-    with BookmarkChrome() as chrome, Desk() as desk:
-        chrome.connect(desk.open())
-        chrome.leave_alone()
-        desk.stop()
-        time.sleep(DOWN_S)  # what is tested is what so long a time does
-        with Desk(home=desk.home, port=desk.bookmarks_port) as again:
-            again.open().until_connected("Work", guard_s=BACK_WITHIN_S)
-            assert again.call("bookmark_get", id=BAR)["nodes"]
-
-
-def test_a_worker_that_died_alone_comes_back_by_its_alarm() -> None:
-    with Desk() as desk, BookmarkChrome() as chrome:
-        chrome.connect(desk.open())
-        chrome.leave_alone()
-        chrome.kill_worker()
-        desk.until_connected(guard_s=15)
-        fault = desk.fault("bookmark_get", id=BAR)
-        assert fault["code"] == "EXTENSION_NOT_CONNECTED"
-        assert "lost" in fault["message"]
-        desk.until_connected("Work", guard_s=BACK_WITHIN_S)
-        assert desk.call("bookmark_get", id=BAR)["nodes"]
-
-
 def test_two_profiles_get_each_its_own_calls_and_each_once() -> None:
     with ExitStack() as stack:
         desk = stack.enter_context(Desk())
@@ -185,12 +139,3 @@ def test_the_connection_is_given_to_the_newest_of_two_of_the_same_profile() -> N
         made = desk.call("bookmark_add", title="Here", url=URL)
         assert (second.titles(), first.titles()) == (["Here"], [])
         assert second.by_hand("get", made["id"])
-
-
-def test_paths_do_not_depend_on_the_language() -> None:
-    with Desk() as desk, BookmarkChrome("--lang=ja") as chrome:
-        chrome.connect(desk.open())
-        where = {"parentId": "Bar > Tech", "title": "One", "url": URL}
-        desk.call("bookmark_add", **where, createFolders=True)
-        desk.call("bookmark_add", **{**where, "parentId": "Other bookmarks"})
-        assert (chrome.titles(BAR), chrome.titles(OTHER)) == (["Tech"], ["One"])

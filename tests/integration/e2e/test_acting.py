@@ -269,6 +269,14 @@ def test_a_click_on_several_is_selector_ambiguous_with_candidates(shop: Driver) 
     assert "First twin" in first
     assert "Second twin" in second
     assert shop.text("#clicks") == "none"
+    shop.call("click", selector=second.partition(" is ")[0])
+    assert shop.text("#clicks") != "none"
+
+
+def test_candidates_of_a_selector_with_quotes_can_be_clicked(shop: Driver) -> None:
+    shop.visit("/obstacles.html")
+    error = shop.fault("click", selector='button[class="twin"]')
+    shop.call("click", selector=error["candidates"][0].partition(" is ")[0])
 
 
 def test_a_stale_ref_fails_at_once_although_there_is_time(shop: Driver) -> None:

@@ -133,3 +133,12 @@ def test_the_text_of_an_answer_is_the_json_of_its_structure(shop: Driver) -> Non
     shop.visit("/")
     result = shop.ask("click", selector="#say")
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+
+
+def test_looking_at_a_page_is_no_change_of_it(shop: Driver) -> None:
+    shop.visit("/")
+    shop.call("evaluate", script="document.body.append(document.createElement('input'))")
+    shop.call("screenshot")
+    assert "dom" not in clicks(shop, "#idle")
+    shop.fault("click", selector="#missing", timeout=300)
+    assert "dom" not in clicks(shop, "#idle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -369,3 +370,20 @@ def test_secrets_appear_nowhere(shop: Driver) -> None:
     }
     for secret in (marked, password, refused, listed):
         assert [name for name, text in places.items() if secret[:8] in text] == []
+
+
+def test_a_failure_names_its_session_and_no_part_of_a_password(faults: Driver) -> None:
+    faults.visit("/")
+    faults.call(
+        "evaluate",
+        script="document.body.insertAdjacentHTML('beforeend',"
+        "'<input id=who><input id=word type=password disabled>')",
+    )
+    fields = [
+        {"selector": "#who", "value": "ada"},
+        {"selector": "#word", "value": "correct-horse-battery"},
+    ]
+    error = faults.fault("fillForm", fields=fields, timeout=300)
+    assert error["context"]["sessionId"] == faults.session_id
+    assert "correct" not in json.dumps(error)
+    assert '"selector": "#who"' in error["context"]["args"]["fields"]

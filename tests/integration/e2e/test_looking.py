@@ -138,6 +138,14 @@ def test_evaluate_gives_the_value_of_a_script(shop: Driver, script: str, value: 
     assert json.loads(result["content"][0]["text"])["result"] == value
 
 
+def test_a_value_that_is_too_long_is_cut_and_says_so(shop: Driver) -> None:
+    shop.visit("/")
+    cut = shop.call("evaluate", script="'x'.repeat(1_000_000)")
+    assert (len(cut["result"]), cut["length"]) == (200_000, 1_000_000)
+    cut = shop.call("evaluate", script="Array(300_000).fill(1)")
+    assert (cut["result"][:4], cut["length"]) == ("[1, ", 900_000)
+
+
 def test_evaluate_hands_an_element_to_a_function(shop: Driver) -> None:
     shop.visit("/")
     done = shop.call("evaluate", script="e => e.tagName", selector="#count")
@@ -260,3 +268,21 @@ def test_find_gives_the_elements_that_have_all_the_words(shop: Driver) -> None:
     many = shop.call("find", text="option", limit=2)
     assert (len(many["matches"]), many["matched"]) == (2, 6)
     assert shop.call("find", text="zeppelin") == {"matches": [], "matched": 0}
+
+
+def test_a_script_that_never_ends_is_a_timeout_and_the_tab_goes_on(shop: Driver) -> None:
+    shop.visit("/second.html")
+    error = shop.fault("evaluate", script="new Promise(() => {})", timeout=300)
+    assert error["type"] == "timeout"
+    assert error["timeout"] == 300
+    assert error["message"] == "Timeout: the script did not end within 300 ms"
+    assert shop.value("1 + 1") == 2
+    error = shop.fault("evaluate", selector="h1", script="() => new Promise(() => {})", timeout=300)
+    assert error["type"] == "timeout"
+
+
+def test_a_page_that_is_stuck_does_not_stop_those_who_ask_it(shop: Driver) -> None:
+    shop.visit("/second.html")
+    stuck = "{ const end = Date.now() + 2500; while (Date.now() < end); }"
+    assert shop.fault("evaluate", script=stuck, timeout=300)["type"] == "timeout"
+    assert shop.value("2 + 2") == 4

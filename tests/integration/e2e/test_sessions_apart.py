@@ -155,6 +155,17 @@ def test_the_tab_of_a_session_is_recorded_from_its_first_request_on(driver: Driv
     assert fault["code"] == "SESSION_NOT_FOUND"
 
 
+def test_the_tab_of_a_session_is_adopted_by_its_id_alone(driver: Driver) -> None:
+    session = driver.start()
+    target = {"targetId": session["targetId"]}
+    adopted = driver.call("cdp_observe", **target, bufferSize=2)
+    assert adopted["targetId"] == session["targetId"]
+    assert driver.fault("cdp_observe", **target)["code"] == "ALREADY_OBSERVING"
+    driver.call("navigate", sessionId=session["sessionId"], url="/first")
+    assert len(driver.call("cdp_read_events", **target)["events"]) == 2
+    driver.end(session)
+
+
 # Two agents
 
 

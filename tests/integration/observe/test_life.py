@@ -160,3 +160,34 @@ def test_two_hundred_tabs_do_not_slow_down_observing_one(site: Site) -> None:
         assert {*tabs, target} <= {entry["id"] for entry in listed}
         attached = [t["id"] for t in watcher.call("cdp_list_targets")["targets"] if t["attached"]]
         assert attached == [target]
+
+
+def test_observing_again_repeats_no_line_and_no_seq(
+    chromium: Chromium, watcher: Watcher, tab: str
+) -> None:
+    chromium.evaluate(tab, "console.log('first')")
+    watcher.wait_for(tab, lambda found: "first" in texts(found))
+    watcher.call("cdp_stop_observe", targetId=tab)
+    chromium.evaluate(tab, "console.log('unseen')")
+    watcher.call("cdp_observe", targetId=tab, bufferSize=3)
+    chromium.evaluate(tab, "for (const n of [1, 2, 3, 4]) console.log('again', n)")
+    page = watcher.wait_for(tab, lambda found: "again 4" in texts(found))
+    assert texts(page) == ["again 2", "again 3", "again 4"]
+    watcher.call("cdp_stop_observe", targetId=tab, dropBuffer=True)
+    watcher.call("cdp_observe", targetId=tab)
+    chromium.evaluate(tab, "console.log('last')")
+    anew = watcher.wait_for(tab, lambda found: "last" in texts(found))
+    assert anew[0]["seq"] > page[-1]["seq"]
+
+
+def test_lines_are_kept_once_over_stop_and_observe(
+    chromium: Chromium, watcher: Watcher, tab: str
+) -> None:
+    chromium.evaluate(tab, "console.log('first')")
+    watcher.wait_for(tab, lambda found: "first" in texts(found))
+    watcher.call("cdp_stop_observe", targetId=tab)
+    chromium.evaluate(tab, "console.log('unseen')")
+    watcher.call("cdp_observe", targetId=tab)
+    chromium.evaluate(tab, "console.log('second')")
+    told = texts(watcher.wait_for(tab, lambda found: "second" in texts(found), kinds=["console"]))
+    assert told == ["first", "unseen", "second"]

@@ -196,3 +196,31 @@ def test_a_tab_of_another_origin_is_not_told_of_foreign_workers(
     events = watcher.wait_for(tab, lambda found: "the end" in texts(found))
     assert not [line for line in texts(events) if "worker" in line]
     chromium.close_tab(other)
+
+
+def test_what_a_service_worker_answers_has_a_body_also_after_navigating_away(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/sw"))
+    chromium.wait_for_title(tab)
+    made = chromium.evaluate(tab, "fetch('/sw-made').then(answer => answer.text())")
+    answers = watcher.wait_for(
+        tab,
+        lambda found: [e for e in found if e["kind"] == "loadingFinished"],
+        urlIncludes="/sw-made",
+    )
+    answer = next(e for e in answers if e["kind"] == "response")
+    assert answer["fromServiceWorker"]
+    visit(chromium, tab, "about:blank")
+    body = watcher.call("cdp_get_response_body", targetId=tab, requestId=answer["requestId"])
+    assert body["body"] == made
+
+
+def test_the_beginning_of_a_large_upload_is_there_with_its_true_length(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(tab, "fetch('/echo', {method: 'POST', body: 'y'.repeat(100000)})")
+    (sent,) = watcher.wait_for(tab, bool, kinds=["request"], method="POST")
+    assert sent["postDataPreview"] == "y" * 64_000
+    assert sent["truncated"]["postDataPreview"] == 100_000

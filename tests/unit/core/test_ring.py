@@ -195,3 +195,18 @@ def test_a_ring_without_a_time_to_live_never_expires() -> None:
     ring.append(1, at=0)
     assert not ring.expired(1e15)
     assert ring.capacity == 2
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 5, 9])
+def test_a_resized_ring_keeps_the_newest_and_goes_on(capacity: int) -> None:
+    ring: Ring[int] = Ring(5)
+    for number in range(8):
+        ring.append(number)
+    ring.resize(capacity, ttl=None)
+    kept = min(capacity, 5)
+    assert [seq for seq, _ in ring] == list(range(8 - kept, 8))
+    assert ring.dropped == 8 - kept
+    for number in range(8, 20):
+        ring.append(number)
+    assert [item for _, item in ring] == list(range(20 - min(capacity, kept + 12), 20))
+    assert ring.next_seq == 20

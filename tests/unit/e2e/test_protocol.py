@@ -126,10 +126,15 @@ def test_time_that_went_by_loading_a_page_is_a_timeout() -> None:
 def test_an_ambiguous_selector_gives_its_candidates() -> None:
     trouble = read_error("Error", AMBIGUOUS)
     assert (trouble.kind, trouble.found) == ("ambiguous", 2)
-    assert trouble.candidates == (
-        'get_by_role("button", name="First twin")',
-        'get_by_role("button", name="Second twin")',
-    )
+    first, second = trouble.candidates
+    assert first.startswith(".twin >> nth=0 is <button")
+    assert second.startswith(".twin >> nth=1 is <button")
+
+
+def test_the_candidates_of_a_chain_of_locators_are_elements_alone() -> None:
+    chain = 'locator("iframe").content_frame.locator(".twin")'
+    trouble = read_error("Error", AMBIGUOUS.replace('locator(".twin")', chain, 1))
+    assert trouble.candidates[0] == '<button class="twin">First twin</button>'
 
 
 def test_an_ambiguous_selector_without_a_list_is_still_ambiguous() -> None:

@@ -273,3 +273,34 @@ def test_whatever_was_kept_can_be_read_with_every_filter() -> None:
             except Exception as error:
                 raised[f"{method}: {error!r:.80}"] += 1
     assert raised == {}
+
+
+def test_lines_that_a_browser_repeats_are_kept_once() -> None:
+    desk = Desk()
+
+    def says(text: str, at: float) -> None:
+        said = [{"type": "string", "value": text}]
+        desk.take("Runtime.consoleAPICalled", type="log", args=said, timestamp=at)
+
+    def logs(at: float) -> None:
+        desk.take("Log.entryAdded", entry={"level": "info", "text": "entry", "timestamp": at})
+
+    says("one", 1.0)
+    logs(2.0)
+    desk.observation.go_on()
+    says("one", 1.0)
+    logs(2.0)
+    says("meanwhile", 3.0)
+    says("two", 4.0)
+    told = [seen.unpack()["text"] for _, seen in desk.observation.ring]
+    assert told == ["one", "entry", "meanwhile", "two"]
+
+
+def test_limits_change_while_it_runs() -> None:
+    desk = Desk(capacity=10, ttl_sec=60)
+    for number in range(8):
+        desk.say(str(number))
+    desk.observation.limit(3, 5)
+    assert [seq for seq, _ in desk.observation.ring] == [5, 6, 7]
+    desk.now += 6_000
+    assert desk.observation.expired(desk.now)

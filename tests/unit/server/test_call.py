@@ -170,7 +170,7 @@ async def test_what_is_missing_and_what_is_too_much_is_named() -> None:
                 "sessionId": "abc",
                 "context": {
                     "tool": "echoType",
-                    "sessionId": "agent-1",
+                    "sessionId": "abc",
                     "args": {"text": "missing"},
                 },
             },
