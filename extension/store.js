@@ -10,7 +10,7 @@ const SETTINGS = ["port", "token", "profileName"];
 let minting = null;
 let saved = "";
 
-/** For the worker: as `read`, and the profile gets its id and a name on its first start. */
+/** For the worker: as `read`, and the profile gets its id on its first start. */
 export async function load() {
   minting ??= mintProfile().finally(() => (minting = null));
   await minting;
@@ -20,7 +20,11 @@ export async function load() {
 /** The settings, and the last `status`. */
 export async function read() {
   const kept = await chrome.storage.local.get(DEFAULTS);
-  return { ...kept, port: readPort(kept.port).port ?? DEFAULT_PORT };
+  return {
+    ...kept,
+    port: readPort(kept.port).port ?? DEFAULT_PORT,
+    profileName: kept.profileName || (kept.profileId && defaultName(kept.profileId)),
+  };
 }
 
 /** Keep a status for the popup; the same one again costs nothing. */
@@ -36,8 +40,7 @@ export function touchesSettings(changes) {
 }
 
 async function mintProfile() {
-  const { profileId, profileName } = await read();
-  if (profileId) return;
-  const id = crypto.randomUUID();
-  await chrome.storage.local.set({ profileId: id, profileName: profileName || defaultName(id) });
+  const { profileId } = await read();
+  // The id alone: a name may be entered at this very moment.
+  if (!profileId) await chrome.storage.local.set({ profileId: crypto.randomUUID() });
 }

@@ -107,10 +107,10 @@ class Desk(Agent):
             shutil.rmtree(self._made, ignore_errors=True)
 
 
-def pairing_code(env: dict[str, str]) -> str:
+def pairing_code(env: dict[str, str], *args: str) -> str:
     """What `pilothouse pair` prints."""
     said = subprocess.run(
-        [sys.executable, "-m", "pilothouse", "pair"],
+        [sys.executable, "-m", "pilothouse", "pair", *args],
         env=environment(env),
         capture_output=True,
         text=True,

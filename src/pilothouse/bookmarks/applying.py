@@ -246,7 +246,8 @@ def _unsettled(fault: Fault, entry: Entry, number: int, before: str = "") -> Fau
     return type(fault)(
         f"{which}{before}{fault.message}; entry {entry.id} of the journal is settled as soon as"
         " Chrome answers again: it stands if all of it was carried out, else all is taken back",
-        hint=f"call bookmark_journal later: it tells what became of {entry.id}; {fault.hint}",
+        hint=f"call bookmark_journal later: it lists {entry.id}, unless nothing of it was done;"
+        f" {fault.hint}",
         **fault.details,
         entry=entry.id,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.bookmarks.pairing import make_token, shown
-from tests.support.bookmark_chrome import BAR, OPTIONS, POPUP, BookmarkChrome, Desk
+from tests.support.bookmark_chrome import BAR, OPTIONS, POPUP, BookmarkChrome, Desk, pairing_code
 from tests.support.chromium import Debugger, wait_until
 from tests.support.driving import size
 from tests.support.intercepting import app
@@ -133,18 +133,16 @@ def test_a_code_that_cannot_be_one_is_not_even_sent(desk: Desk, unpaired: Bookma
 def test_another_code_ends_what_the_old_one_let_in(browser: BookmarkChrome) -> None:
     with Desk() as desk:
         browser.connect(desk.open())
-        desk.stop()
-        with Desk("--profile", "full", home=desk.home, port=desk.bookmarks_port) as again:
-            (again.home / "bookmarks" / "token").unlink(missing_ok=True)
-            new = again.code
-            again.open()
-            browser.until("refused")
-            assert again.profiles == []
-            with browser.page(POPUP) as popup:
-                shows(popup, "Pairing code refused")
-                type_into(popup, "code", new)
-                press_enter(popup)
-                shows(popup, "Connected")
+        new = pairing_code(desk.env, "--new")
+        with browser.page(POPUP) as popup:
+            shows(popup, "Connected")
+            popup.evaluate("document.getElementById('reconnect').click()")
+            shows(popup, "Pairing code refused")
+            assert desk.profiles == []
+            type_into(popup, "code", new)
+            press_enter(popup)
+            shows(popup, "Connected")
+        desk.until_connected("Work")
 
 
 # Who may not
