@@ -151,7 +151,13 @@ class Engine:
                     handle_sigterm=False,
                     handle_sighup=False,
                 )
-            browser, _ = await asyncio.gather(starting, meanwhile())
+            begun = asyncio.ensure_future(starting)
+            beside = asyncio.ensure_future(meanwhile())
+            try:
+                browser = await begun
+            finally:
+                # Not waited for: what it waits for may itself be waiting for us to end.
+                beside.cancel()
         except Exception as error:
             raise _launch_failed(launch, error) from None
         driven = DrivenBrowser(browser, launch.kind, is_users=bool(launch.cdp))

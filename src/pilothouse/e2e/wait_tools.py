@@ -42,6 +42,10 @@ _REBUILT = re.compile(
 _REBUILD_FRAME = re.compile(r'"type":\s*"(?:full-reload|error)"|"errors":\s*\[\s*["{]')
 
 
+ANEW = "then => performance.timeOrigin >= then && document.readyState === 'complete'"
+"""Whether the page was loaded since."""
+
+
 class WaitForSelector(Targeting):
     state: State = Field(default="visible", description="What to wait for")
 
@@ -176,13 +180,10 @@ async def _rebuilt(tab: Tab) -> dict[str, Any]:
         if "reload" in str(seen.get("payloadPreview", "")):
             with suppress(TimeoutError):
                 async with asyncio.timeout(RELOAD_S):
-                    await tab.recording.wait(met["seq"], _is_navigation)
+                    # By its own clock: the old document may still be there, loaded as it is.
+                    await tab.page.wait_for_function(ANEW, arg=seen["ts"] - 100, timeout=0)
     await tab.page.wait_for_load_state("load")
     return met
-
-
-def _is_navigation(event: dict[str, Any]) -> bool:
-    return event["kind"] == "other" and event.get("type") == "navigated"
 
 
 def _answers(event: dict[str, Any], part: str) -> bool:
