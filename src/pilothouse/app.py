@@ -20,6 +20,7 @@ from pilothouse.server.logs import Log, adopt_library_logs
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Callable, Sequence
 
     from mcp.server import Server
@@ -111,6 +112,22 @@ def make_oauth(settings: Settings) -> OAuthConfig | None:
         raise StartError(str(error)) from None
 
 
+def make_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What HTTPS is served with, if it is. Raises StartError for files that cannot be used."""
+    if not settings.tls_cert and not settings.tls_key:
+        return None
+    if not settings.tls_cert or not settings.tls_key:
+        raise StartError("--tls-cert and --tls-key must be set together")
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"--tls-cert and --tls-key cannot be used: {error}") from None
+    return context
+
+
 def _is_loopback(host: str) -> bool:
     import ipaddress
 
@@ -122,7 +139,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _calm_collector() -> None:
+def calm_collector() -> None:
     """What was imported is never garbage, and events are freed by their count alone: the collector
     need not look at either while a page floods us."""
     gc.freeze()
@@ -136,7 +153,7 @@ def serve_stdio(
     check_store(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
-    _calm_collector()
+    calm_collector()
     anyio.run(_stdio, settings, parts, redactor, log, extend)
     return 0
 
@@ -156,9 +173,9 @@ async def _stdio(
 
     with claimed_stdio() as (wire_in, wire_out):
         parcels = Parcels()
-        writer = Writer(wire_out, parcels)
-        reader = Reader(wire_in, writer)
         async with open_house(parts, settings, redactor, log) as house:
+            writer = Writer(wire_out, parcels, house.precedence.answered)
+            reader = Reader(wire_in, writer, asked=house.precedence.asked)
             server = build_server(house, parcels)
             if extend is not None:
                 extend(server)
@@ -193,7 +210,7 @@ async def _serve_metrics(
     from starlette.routing import Route
 
     from pilothouse.server.edge import Guard
-    from pilothouse.server.http import health, listen
+    from pilothouse.server.pages import health, listen
     from pilothouse.server.serving import serving
 
     routes = [
@@ -224,19 +241,34 @@ def serve_http(
     check_startable(settings)
     check_store(settings)
     oauth = make_oauth(settings)
+    make_tls(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
-    _calm_collector()
-    listener = _listener(settings, tries=1 if exact_port else PORT_TRIES)
-    anyio.run(_http, settings, parts, redactor, log, extend, listener, oauth, ready)
+    calm_collector()
+    anyio.run(
+        _http,
+        settings,
+        parts,
+        redactor,
+        log,
+        extend,
+        listener(settings, exact=exact_port),
+        oauth,
+        ready,
+    )
     return 0
 
 
-def _listener(settings: Settings, tries: int) -> socket.socket:
-    """Raises StartError when no port can be had."""
-    from pilothouse.server.http import listen
+def listener(settings: Settings, *, exact: bool) -> socket.socket:
+    """On the port that was asked for, or `exact` is not meant on the next free one.
+
+    Raises:
+        StartError: no port can be had.
+    """
+    from pilothouse.server.pages import listen
 
     host, first = settings.http_host, settings.http_port
+    tries = 1 if exact else PORT_TRIES
     refused: OSError | None = None
     for port in range(first, min(first + tries, 65536)) if first else [0]:
         try:
@@ -246,7 +278,10 @@ def _listener(settings: Settings, tries: int) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 break
     assert refused is not None
-    raise StartError(port_taken(host, first, refused))
+    from pilothouse.port_holders import port_trouble
+
+    trouble = port_trouble(first, refused, host)
+    raise StartError(f"{trouble}; choose another with --port, or 0 for any free one")
 
 
 async def _http(
@@ -260,13 +295,21 @@ async def _http(
     ready: Callable[[str], None] | None,
 ) -> None:
     from pilothouse.dashboard.page import CSS, status_page
-    from pilothouse.server.http import Pages, http_app
+    from pilothouse.dashboards import frame, pages
+    from pilothouse.server.http import http_app
     from pilothouse.server.mcp import build_server
+    from pilothouse.server.parts import summaries
     from pilothouse.server.serving import serving
+    from pilothouse.showing import HouseShowing
 
     def house_page(house: House, url: str) -> str:
-        uptime = (house.clock() - house.started_at) / 1000
-        return status_page(house.registry, sessions=len(house.sessions), uptime_sec=uptime, url=url)
+        return status_page(
+            house.listings.values(),
+            summaries(house.parts),
+            sessions=len(house.sessions),
+            uptime_sec=(house.clock() - house.started_at) / 1000,
+            url=url,
+        )
 
     doorkeeper = Doorkeeper(settings.public_url, settings.allowed_origins)
     async with open_house(parts, settings, redactor, log) as house:
@@ -275,32 +318,16 @@ async def _http(
             extend(server)
         host, port = listener.getsockname()[:2]
         house.listeners.add(port)
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        scheme = "https" if settings.tls_cert else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         base_url = settings.public_url.rstrip("/") or url
-        pages = Pages(page=lambda seen: house_page(house, seen), css=CSS)
-        app = http_app(house, server, doorkeeper, oauth, pages, base_url)
-        async with serving(app, listener):
+        showing = HouseShowing(house, lambda: frame(house, base_url))
+        shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
+        app = http_app(house, server, doorkeeper, oauth, shown, base_url)
+        async with serving(app, listener, settings.tls_cert, settings.tls_key):
             if ready is not None:
                 ready(url)
             await _signal(log)
-
-
-def port_taken(host: str, port: int, error: OSError) -> str:
-    """One line that names who holds the port, where that can be known."""
-    holder = ""
-    try:
-        import psutil
-
-        for connection in psutil.net_connections("tcp"):
-            if connection.status == "LISTEN" and connection.laddr and connection.laddr.port == port:
-                name = psutil.Process(connection.pid).name() if connection.pid else "another user"
-                holder = f" by {name} (pid {connection.pid})" if connection.pid else f" by {name}"
-                break
-    except Exception:  # knowing the holder is a courtesy
-        pass
-    taken = error.errno == errno.EADDRINUSE
-    reason = f"is taken{holder}" if taken else f"cannot be used ({error.strerror})"
-    return f"port {port} on {host} {reason}; choose another with --port, or 0 for any free one"
 
 
 def for_group(settings: Settings, group: str) -> Settings:

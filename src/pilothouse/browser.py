@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pilothouse.folders import home_folder
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -63,11 +65,6 @@ def find_browser(environ: Mapping[str, str], explicit: str = "") -> Browser | No
 def needs_no_sandbox() -> bool:
     """Whether Chromium starts only with --no-sandbox, because we are root on Linux."""
     return sys.platform.startswith("linux") and os.geteuid() == 0
-
-
-def home_folder(environ: Mapping[str, str]) -> Path:
-    """The user's home by the given environment; a bare container may not set HOME."""
-    return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Browser]:

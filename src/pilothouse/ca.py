@@ -16,8 +16,7 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Literal
 
-from pilothouse.browser import home_folder
-from pilothouse.folders import private_folder
+from pilothouse.folders import home_folder, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

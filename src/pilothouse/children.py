@@ -36,6 +36,7 @@ class Child:
 
     def __init__(self, reaper: subprocess.Popen[bytes], link: socket.socket) -> None:
         self.pid = 0
+        self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
         self.stderr: asyncio.StreamReader | None = None
         self._reaper = reaper
@@ -88,8 +89,10 @@ class Child:
         elif not self.gone:
             self._link.write(b"stop %f\n" % grace)
 
-    async def _watch(self, order: bytes, outputs: Mapping[str, int]) -> None:
+    async def _watch(self, order: bytes, outputs: Mapping[str, int], given: int | None) -> None:
         try:
+            if given is not None:
+                self.stdin = await _writer(given)
             for name, descriptor in outputs.items():
                 pipe = await _Pipe.open(descriptor)
                 self._pipes.append(pipe)
@@ -132,6 +135,8 @@ class Child:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._pull()
+        if self.stdin is not None:
+            self.stdin.close()
         for pipe in self._pipes:
             pipe.transport.close()
         _settle(self._started, ChildProcessError("the reaper ended before the command started"))
@@ -203,21 +208,48 @@ class _Pipe:
                 taken += len(data)
 
 
-async def start_child(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: Output, stderr: Output
-) -> Child:
-    """Starts a command by its path (PATH is not searched), in a session of its own.
+async def _writer(descriptor: int) -> asyncio.StreamWriter:
+    """The end of a pipe by which we write."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
+        os.fdopen(descriptor, "wb", buffering=0),
+    )
+    return asyncio.StreamWriter(transport, protocol, None, loop)
 
-    Its standard input is empty, its environment exactly `env`.
+
+async def start_child(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: Output,
+    stderr: Output,
+    stdin: Literal["pipe"] | None = None,
+    own_session: bool = True,
+) -> Child:
+    """Starts a command by its path (PATH is not searched).
+
+    Its standard input is empty unless a pipe is asked for, its environment exactly `env`. In a
+    session of its own it can ask nobody at a terminal; without, it has a process group alone.
 
     Raises:
         FileNotFoundError, PermissionError, OSError: it could not be started, or not in that
             folder; `filename` says which.
         ValueError: a zero byte in an argument or variable.
     """
-    order = _order(argv, cwd, env)
-    child, outputs = _launch(argv[0], stdout, stderr)
-    child._watching = asyncio.create_task(child._watch(order, outputs))
+    theirs, ours = os.pipe() if stdin else (-1, None)
+    try:
+        order = _order(argv, cwd, env, theirs, own_session=own_session)
+        child, outputs = _launch(argv[0], stdout, stderr, theirs, own_session=own_session)
+    except BaseException:
+        if ours is not None:
+            os.close(ours)
+        raise
+    finally:
+        if ours is not None:
+            os.close(theirs)
+    child._watching = asyncio.create_task(child._watch(order, outputs, ours))
     try:
         await child._started
     except OSError as error:
@@ -230,8 +262,11 @@ async def start_child(
     return child
 
 
-def _order(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> bytes:
-    words = [str(os.getpid()), str(cwd.absolute()), str(len(argv)), *argv]
+def _order(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: int, *, own_session: bool
+) -> bytes:
+    words = [str(os.getpid()), str(int(own_session)), str(stdin), str(cwd.absolute())]
+    words += [str(len(argv)), *argv]
     words += [f"{name}={value}" for name, value in env.items()]
     if any("\0" in word for word in words):
         raise ValueError("a command's arguments and variables cannot hold a zero byte")
@@ -239,7 +274,9 @@ def _order(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> bytes:
     return b"%d\n" % len(order) + order
 
 
-def _launch(name: str, stdout: Output, stderr: Output) -> tuple[Child, dict[str, int]]:
+def _launch(
+    name: str, stdout: Output, stderr: Output, stdin: int, *, own_session: bool
+) -> tuple[Child, dict[str, int]]:
     """The reaper, and our ends of the pipes by the name of the output."""
     ours, theirs = socket.socketpair()
     given: dict[str, int] = {}
@@ -259,7 +296,10 @@ def _launch(name: str, stdout: Output, stderr: Output) -> tuple[Child, dict[str,
             stdout=given["stdout"],
             stderr=given["stderr"],
             env={key: os.environ[key] for key in _LIBRARY_PATHS if key in os.environ},
-            start_new_session=True,
+            start_new_session=own_session,
+            process_group=None if own_session else 0,
+            # Its own standard input is the socket; the command's comes beside it.
+            pass_fds=(stdin,) if stdin >= 0 else (),
         )
     except BaseException:
         ours.close()

@@ -6,7 +6,6 @@ Nothing heavy is imported here: `--help`, `--version` and mistakes must answer a
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import sys
@@ -25,7 +24,7 @@ EXIT_MISUSE = 2
 
 COMMANDS = {
     "": "serve one MCP client on stdin and stdout (the default)",
-    "serve": "serve MCP over HTTP, with a status page",
+    "serve": "serve MCP over HTTP, with a dashboard",
     "observe": "serve only the observe group: console, network and bodies of any Chrome tab",
     "e2e": "serve only the e2e group: dev server and browser sessions",
     "intercept": "serve only the intercept group: record, modify and resend traffic",
@@ -37,6 +36,9 @@ COMMANDS = {
     "pair": "show the code that connects your Chrome, for the bookmarks group",
     "ca": "show, export, install or uninstall the intercepting proxy's certificate authority",
     "doctor": "check this machine and say how to mend what is wrong",
+    "status": "show the hub of this home: its sessions and their workers",
+    "stop": "end the hub of this home, with all its workers",
+    "logs": "show what a hub has logged that a client started",
 }
 
 
@@ -50,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             flag = unknown.group(1).split("=", 1)[0]
             known = [option for action in self._actions for option in action.option_strings]
-            near = difflib.get_close_matches(flag, known, n=1)
+            near = _near(flag, known)
             hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` lists the flags"
             message = f"unknown {'flag' if flag.startswith('-') else 'argument'} {flag}; {hint}"
         raise Misuse(message)
@@ -72,7 +74,7 @@ def _parser(command: str) -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pilothouse {__version__}")
-    if command == "":
+    if command in ("", "serve"):
         parser.add_argument(
             "--standalone", action="store_true", help="everything in this process, no hub"
         )
@@ -96,8 +98,11 @@ def _parser(command: str) -> _Parser:
             "action", nargs="?", default="show", choices=actions, help="what to do, default show"
         )
         parser.add_argument("file", nargs="?", help="where to export to; left out, stdout")
-    if command == "doctor":
-        parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    if command in ("doctor", "status"):
+        parser.add_argument("--json", action="store_true", help="print it as JSON")
+    if command == "logs":
+        parser.add_argument("--follow", "-f", action="store_true", help="go on as more is logged")
+        parser.add_argument("--lines", "-n", type=int, default=50, help="how many, default 50")
     for setting in SETTINGS:
         flags = setting.flags(command)
         about = setting.about
@@ -169,8 +174,7 @@ def main(
         parsed = _parser(command).parse_args(words)
         given = _given(command, parsed)
         settings = resolve(given, os.environ)
-        exact_port = bool(given.keys() & {"http_port", "e2e_http_port"})
-        return _run(command, parsed, settings, parts, extend, exact_port=exact_port)
+        return _run(command, parsed, settings, given, parts, extend)
     except (Misuse, BadSetting) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -178,9 +182,16 @@ def main(
 
 
 def _unknown_command(word: str) -> str:
-    near = difflib.get_close_matches(word, [name for name in COMMANDS if name], n=1)
+    near = _near(word, [name for name in COMMANDS if name])
     hint = f"did you mean {near[0]}?" if near else "`pilothouse --help` lists the commands"
     return f"unknown command {word!r}; {hint}"
+
+
+def _near(word: str, known: Sequence[str]) -> list[str]:
+    """What was meant, if that can be guessed."""
+    import difflib
+
+    return difflib.get_close_matches(word, known, n=1)
 
 
 def _refuse(line: str) -> int:
@@ -192,10 +203,9 @@ def _run(
     command: str,
     parsed: argparse.Namespace,
     settings: Settings,
+    given: dict[str, Any],
     parts: Sequence[AnyPart] | None,
     extend: Extend | None,
-    *,
-    exact_port: bool,
 ) -> int:
     if command == "doctor":
         from pilothouse import doctor
@@ -222,6 +232,19 @@ def _run(
 
         return ca.main(settings, parsed.action, parsed.file)
 
+    if command == "" and parts is None and joins_hub(settings, standalone=parsed.standalone):
+        from pilothouse import joining
+
+        check_home(settings)
+        ended = joining.relay_stdio(settings)
+        if ended is not None:
+            return ended
+
+    if command in ("status", "stop", "logs"):
+        from pilothouse import hub_commands
+
+        return hub_commands.main(command, settings, parsed)
+
     from pilothouse import app
     from pilothouse.groups import PARTS
 
@@ -235,10 +258,21 @@ def _run(
         if command in GROUPS:
             settings = app.for_group(settings, command)
         if command == "serve" or settings.transport == "http":
-            return app.serve_http(settings, served, extend, announce, exact_port=exact_port)
+            if command in ("", "serve") and parts is None and not parsed.standalone:
+                from pilothouse import hub
+
+                return hub.serve_hub(settings, given, announce)
+            exact = bool(given.keys() & {"http_port", "e2e_http_port"})
+            return app.serve_http(settings, served, extend, announce, exact_port=exact)
         return app.serve_stdio(settings, served, extend)
     except app.StartError as error:
         return _refuse(str(error))
+
+
+def joins_hub(settings: Settings, *, standalone: bool) -> bool:
+    """Whether a client on stdio is served by the hub. Not one that wants the metrics of its own
+    process on a port: a relay has none, and a worker is not there from the start."""
+    return not standalone and settings.transport == "stdio" and settings.metrics_port < 0
 
 
 def check_home(settings: Settings) -> None:
@@ -262,7 +296,7 @@ def announce(url: str, write: Callable[[str], object] | None = None) -> None:
     from pilothouse.core.snippets import snippets
 
     lines = [f"Pilothouse {__version__} is serving on {url}", ""]
-    lines += [f"  MCP      {url}/mcp", f"  status   {url}/", "", "Paste one line into your client:"]
+    lines += [f"  MCP      {url}/mcp", f"  page     {url}/", "", "Paste one line into your client:"]
     lines += [f"  {name:26}{line}" for name, line in snippets(url).items()]
     lines += ["", "Stop with Ctrl-C."]
     (write or sys.stderr.write)("\n".join(lines) + "\n")

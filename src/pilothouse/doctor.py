@@ -24,6 +24,7 @@ from pilothouse.core.settings import BY_NAME, Settings
 from pilothouse.doctor_machine import Context
 from pilothouse.doctor_report import Finding
 from pilothouse.folders import folder_for
+from pilothouse.port_holders import Holder, listeners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +107,7 @@ def check_sandbox(context: Context) -> Iterator[Finding]:
 
 
 def check_ports(context: Context) -> Iterator[Finding]:
-    holders = probe.listeners()
+    holders = listeners()
     for name in LISTENING:
         port = getattr(context.settings, name)
         if not port:
@@ -114,7 +115,7 @@ def check_ports(context: Context) -> Iterator[Finding]:
             continue
         host = context.settings.http_host if name == "http_port" else LOOPBACK
         error = probe.bind_error(host, port)
-        holder = holders.get(port, probe.Holder())
+        holder = holders.get(port, Holder())
         use = f"{port} ({name})"
         if error is None:
             yield Finding("port", "ok", f"{use} is free")
@@ -263,7 +264,7 @@ def _port_to_move(context: Context, name: str, host: str, why: str, first: int) 
     return Finding("port", "warn", said, f"export {variable}={other}")
 
 
-def _debugging_port(context: Context, holders: Mapping[int, probe.Holder]) -> Finding:
+def _debugging_port(context: Context, holders: Mapping[int, Holder]) -> Finding:
     """Not ours to listen on: `observe` attaches to a browser that the user started there."""
     host, port = context.settings.cdp_host, context.settings.cdp_port
     if host not in (LOOPBACK, "localhost", "::1"):

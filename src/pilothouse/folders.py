@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.browser import home_folder
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """The user's home by the given environment; a bare container may not set HOME."""
+    return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
 def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:

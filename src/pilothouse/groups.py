@@ -15,35 +15,43 @@ from pilothouse.server.parts import LaterPart, Part
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from anyio.abc import TaskGroup
+
     from pilothouse.e2e.ports import Entrance
     from pilothouse.server.session import Session
 
 
 @asynccontextmanager
 async def _observatory(session: Session) -> AsyncIterator[object]:
-    from pilothouse.observe.adapter import open_observatory
+    from pilothouse.observe.adapter import Observatory, open_observatory
     from pilothouse.observe.store import open_store
 
     with open_store(session.settings.store, session.id) as keep:
-        async with open_observatory(
-            session.settings,
-            session.clock,
-            session.changed,
-            session.redactor,
-            session.timeline,
-            os.environ,
-            session.metrics.count,
-            session.metrics.at_scrape,
-            keep,
-            lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
-            lambda: session.debug_ports.foreign(session.id),
-        ) as observatory:
+
+        def make(tasks: TaskGroup) -> Observatory:
+            return Observatory(
+                tasks,
+                session.settings,
+                session.clock,
+                session.changed,
+                session.redactor,
+                session.timeline,
+                os.environ,
+                session.metrics.count,
+                keep,
+                lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
+                lambda: session.debug_ports.foreign(session.id),
+                session.precedence,
+            )
+
+        async with open_observatory(make, session.metrics.at_scrape) as observatory:
             yield observatory
 
 
 @asynccontextmanager
 async def _helm(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
+    from tempfile import gettempdir
 
     from pilothouse.browser import find_browser, needs_no_sandbox
     from pilothouse.children import start_child
@@ -72,7 +80,8 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         intercept=partial(_entrance, session),
         starter=Starter(
             settings=settings,
-            environ=os.environ,
+            # An app may keep caches there, which outlive a worker (worker.py).
+            environ={**os.environ, "TMPDIR": gettempdir()},
             spawn=start_child,
             clock=session.clock,
             roots=(Path.cwd(), *map(Path, settings.roots)),
@@ -107,7 +116,7 @@ async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIte
         try:
             proxy = await session.shared.port(Proxy)
             await session.port(Interceptor)  # so that its packets reach the agent's timeline
-            port = await stack.enter_async_context(proxy.browser(e2e_session, session.id, onward))
+            port = await stack.enter_async_context(proxy.browser(e2e_session, session.name, onward))
             entrance = Entrance(port, await proxy.trusted_key())
         except Fault as fault:
             raise BrowserLaunchFailed(
@@ -119,16 +128,24 @@ async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIte
 
 @asynccontextmanager
 async def _proxy(shared: Session) -> AsyncIterator[object]:
-    """The one of this process, with its REST API and the endpoint for configurations."""
+    """The hub's; without one that of this process, with its REST API and config endpoint."""
+    from pilothouse.tokens import access_token
+
+    secret = access_token(shared.settings)
+    shared.redactor.teach(secret.value())  # a misspelt argument must not show it
+    if shared.hub is not None:
+        from pilothouse.intercept.remote import open_remote_proxy
+
+        async with open_remote_proxy(shared.hub) as remote:
+            yield remote
+        return
     from pilothouse.children import start_child
     from pilothouse.doors import intercept_doors
     from pilothouse.folders import private_folder
     from pilothouse.intercept.adapter import open_proxy
     from pilothouse.intercept.tokens import token_check
-    from pilothouse.tokens import access_token
 
     settings = shared.settings
-    secret = access_token(settings)
     async with (
         open_proxy(
             folder=private_folder(settings.home, os.environ, "data", "intercept"),
@@ -146,24 +163,37 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         ) as proxy,
         intercept_doors(shared, proxy),
     ):
-        shared.redactor.teach(secret.value())  # a misspelt argument must not show it
+        # Not before the doors are open: the engine must know their ports to keep clients out.
+        await proxy.listen_if_wanted()
         yield proxy
 
 
 @asynccontextmanager
 async def _interceptor(session: Session) -> AsyncIterator[object]:
     from pilothouse.intercept.adapter import Proxy
+    from pilothouse.intercept.remote import RemoteInterceptor
     from pilothouse.intercept.view import View
 
     assert session.shared is not None
     proxy = await session.shared.port(Proxy)
     at_a_terminal = session.id in ("stdio", "call")
+    filled_token = session.settings.packet_proxy_access_token if at_a_terminal else ""
+    if session.hub is not None:
+        with proxy.telling(session.timeline):
+            yield RemoteInterceptor(
+                proxy=proxy,
+                session=session.name,
+                redactor=session.redactor,
+                filled_token=filled_token,
+                read_only=session.settings.read_only,
+            )
+        return
     view = View(
         proxy=proxy,
         session=session.id,
         redactor=session.redactor,
         timeline=session.timeline,
-        filled_token=session.settings.packet_proxy_access_token if at_a_terminal else "",
+        filled_token=filled_token,
         who=f"session {session.id}",
     )
     async with proxy.view(view):
@@ -172,7 +202,8 @@ async def _interceptor(session: Session) -> AsyncIterator[object]:
 
 @asynccontextmanager
 async def _link(shared: Session) -> AsyncIterator[object]:
-    """The one of this process, to which every Chrome with the extension comes."""
+    """The hub's; without one that of this process, to which every Chrome with the extension
+    comes."""
     import time
 
     from pilothouse import __version__
@@ -184,14 +215,23 @@ async def _link(shared: Session) -> AsyncIterator[object]:
     from pilothouse.bookmarks.pairing import Pairing
     from pilothouse.folders import private_folder
     from pilothouse.pair import extension_folder, pairing_secret
+    from pilothouse.port_holders import port_trouble
 
     settings = shared.settings
     journals = private_folder(settings.home, os.environ, "data", "bookmarks/journals")
+    guidance = Guidance(extension_folder(), time.monotonic)
+    if shared.hub is not None:
+        from pilothouse.bookmarks.remote import open_remote_link
+
+        look = partial(open_journal, journals, alone=False)
+        async with open_remote_link(shared.hub, guidance, look) as remote:
+            yield remote
+        return
     link = Link(
         server=f"pilothouse {__version__}",
         pairing=Pairing(pairing_secret(settings)),
         clock=shared.clock,
-        guidance=Guidance(extension_folder(), time.monotonic),
+        guidance=guidance,
         open_journal=partial(open_journal, journals),
         on_connected=recover,
         on_state=partial(shared.services.__setitem__, "bookmarks link"),
@@ -199,18 +239,6 @@ async def _link(shared: Session) -> AsyncIterator[object]:
     )
     async with open_link(link, settings.bookmarks_port, port_trouble):
         yield link
-
-
-def port_trouble(port: int, error: OSError) -> str:
-    """Why a port cannot be had, and who has it where that can be known."""
-    import errno
-
-    from pilothouse.doctor_probe import listeners
-
-    if error.errno != errno.EADDRINUSE:
-        return f"port {port} cannot be used ({error.strerror})"
-    holder = listeners().get(port)
-    return f"port {port} is taken by {holder or 'a process that has not been found'}"
 
 
 @asynccontextmanager
@@ -235,7 +263,7 @@ async def _bookmarks_view(session: Session) -> AsyncIterator[object]:
     link = await session.shared.port(Link)
     view = View(
         link=link,
-        session=session.id,
+        session=session.name,
         redactor=session.redactor,
         timeline=session.timeline,
         changed=session.changed,
@@ -249,10 +277,44 @@ async def _bookmarks_view(session: Session) -> AsyncIterator[object]:
         yield view
 
 
+@asynccontextmanager
+async def _moments(session: Session) -> AsyncIterator[object]:
+    from pilothouse.moments import SessionMoments
+
+    yield SessionMoments(session)
+
+
+@asynccontextmanager
+async def _watches(session: Session) -> AsyncIterator[object]:
+    import secrets
+
+    from pilothouse.moments import SessionMoments
+    from pilothouse.server.render import Afterword
+    from pilothouse.timeline.adapter import open_watches
+    from pilothouse.timeline.watches import footer
+
+    moments = SessionMoments(session)
+    async with open_watches(moments, moments, session.changed) as watches:
+
+        def afterword() -> Afterword | None:
+            news = watches.take_news()
+            if not news:
+                return None
+            text = footer(news).text(secrets.token_urlsafe(16))
+            return Afterword(text, {"pilothouse/watches": news})
+
+        session.afterword = afterword
+        try:
+            yield watches
+        finally:
+            session.afterword = None
+
+
 def _house() -> Part:
+    from pilothouse.server.prompts import PROMPTS
     from pilothouse.server.tools import RESOURCES, TOOLS
 
-    return Part(tools=TOOLS, resources=RESOURCES)
+    return Part(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS)
 
 
 def _observe() -> Part:
@@ -289,11 +351,19 @@ def _bookmarks() -> Part:
     )
 
 
+def _timeline() -> Part:
+    from pilothouse.timeline.ports import Moments, Watches
+    from pilothouse.timeline.tools import RESOURCES, TOOLS
+
+    return Part(tools=TOOLS, resources=RESOURCES, providers={Moments: _moments, Watches: _watches})
+
+
 PARTS = (
     LaterPart("house", _house),
     LaterPart("observe", _observe),
     LaterPart("e2e", _e2e),
     LaterPart("intercept", _intercept),
     LaterPart("bookmarks", _bookmarks),
+    LaterPart("timeline", _timeline),
 )
 """What each group brings, in the order in which tools are listed."""

@@ -3,8 +3,10 @@
 A script of its own, started by path with `-I -S -B` and few imports, because every child waits for
 it. Its standard input is one end of a socket pair; the owner holds the other. What is said on it:
 
-    owner:   LENGTH newline, then the order: owner's pid, folder, count of arguments, arguments,
-             KEY=VALUE of the environment, each ended by a zero byte
+    owner:   LENGTH newline, then the order: owner's pid, 1 if the command is to have a session of
+             its own and not only a process group, descriptor of the command's standard input
+             (-1: it has none), folder, count of arguments, arguments, KEY=VALUE of the environment,
+             each ended by a zero byte
              "stop SECONDS": end everything, with so much time to go by itself
     reaper:  "pid N" once the command runs, or "failed ERRNO folder|command"
              "exit CODE" of the command itself (below zero: the signal that ended it)
@@ -66,7 +68,13 @@ def read_order() -> list[bytes]:
     return b"".join(pieces).split(b"\0")[:-1]
 
 
-def start(folder: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> int:
+def start(
+    folder: bytes,
+    argv: list[bytes],
+    environment: dict[bytes, bytes],
+    standard_input: int,
+    own_session: bool,
+) -> int:
     """The pid of the command, which runs by then; 0 if it could not be started."""
     news, failure = os.pipe()
     reaper = os.getpid()
@@ -74,7 +82,7 @@ def start(folder: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> 
     if pid == 0:
         at = "folder"
         try:
-            become_child_of(reaper)
+            become_child_of(reaper, standard_input, own_session)
             os.chdir(folder)
             at = "command"
             os.execve(argv[0], argv, environment)
@@ -92,15 +100,21 @@ def start(folder: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> 
     return 0 if failed else pid
 
 
-def become_child_of(reaper: int) -> None:
-    os.setsid()
+def become_child_of(reaper: int, standard_input: int, own_session: bool) -> None:
+    if own_session:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != reaper:
         os._exit(127)  # it died before that was set
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if standard_input < 0:
+        standard_input = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(standard_input, 0)
+    os.close(standard_input)
 
 
 class Tree:
@@ -286,8 +300,9 @@ def main() -> None:
     order = read_order()
     if not order:
         return
-    owner, folder, count = int(order[0]), order[1], int(order[2])
-    argv, pairs = order[3 : 3 + count], order[3 + count :]
+    owner, own_session, standard_input = int(order[0]), order[1] == b"1", int(order[2])
+    folder, count = order[3], int(order[4])
+    argv, pairs = order[5 : 5 + count], order[5 + count :]
     # Both only have to wake the loop, through the pipe.
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -298,9 +313,11 @@ def main() -> None:
         return
     adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) and os.path.exists("/proc/self/stat")
     environment = {name: value for name, _, value in (pair.partition(b"=") for pair in pairs)}
-    pid = start(folder, argv, environment)
+    pid = start(folder, argv, environment, standard_input, own_session)
     if not pid:
         return
+    if standard_input >= 0:
+        os.close(standard_input)
     # The owner must see the end of the command's output, which we would hold open; and no folder
     # is to be kept in use.
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.core.hub import HubLost
 from pilothouse.observe.model import BodyNotAvailable, NotObserving
 from pilothouse.observe.ports import Observer
 from pilothouse.observe.reading import Page, settle_places, shown
@@ -33,13 +34,20 @@ class SessionRecorder:
         with suppress(SessionEnded):  # then nothing is recorded either
             self._observer = await self._session.port(Observer)
 
-    def claim(self, session_id: str, port: int, *, shared: bool) -> None:
+    async def claim(self, session_id: str, port: int, *, shared: bool) -> None:
         self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
+        if self._session.hub is not None:
+            with suppress(HubLost):  # nobody who could be told is left then
+                await self._session.hub.call(
+                    "house.claim", session_id=session_id, port=port, shared=shared
+                )
 
     async def release(self, session_id: str) -> None:
         ports = self._session.debug_ports
         port = ports.port_of(self._session.id, session_id)
         ports.release(session_id)
+        if self._session.hub is not None:
+            self._session.hub.tell("house.release", session_id=session_id)
         # Not asked for here: nothing was recorded without it, and while the house closes no port
         # is opened any more.
         if port is not None and self._observer is not None:
@@ -77,8 +85,7 @@ class TabRecording:
 
     def _events(self, seq: int) -> list[dict[str, Any]]:
         part = self._observation.ring.read(seq, self.next_seq)
-        redactor = self._observer.redactor
-        return [shown(self._observation, number, seen, redactor) for number, seen in part.items]
+        return shown(self._observation, part.items, self._observer.redactor)
 
     async def wait(self, seq: int, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         changed = asyncio.Event()

@@ -6,6 +6,8 @@
     ├── RateLimited        too many calls in the last minute
     ├── PermissionDenied   the caller may not do this
     ├── NotAvailable       a service this tool needs is off or not reachable
+    ├── NoSuchPath         an HTTP API has no such path
+    ├── WrongMethod        … or takes other methods there
     └── Internal           a defect of ours, with an incident id to look up
 
 Groups derive their own faults from `Fault` next to their records. Each names its code, what was
@@ -107,6 +109,22 @@ class NotAvailable(Fault):
     code = "not_available"
     number = -32001
     status = 503
+
+
+class NoSuchPath(Fault):
+    """The API has no such path."""
+
+    code = "no_such_path"
+    number = -32601
+    status = 404
+
+
+class WrongMethod(Fault):
+    """The path takes other methods."""
+
+    code = "wrong_method"
+    number = -32601
+    status = 405
 
 
 class Internal(Fault):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 128
 MAX_ID = 2**53
 """Beyond this, clients in JavaScript cannot tell two ids apart."""
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+"""Where a character that is written in two halves may lack one: it could not be written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,12 @@ def _finite(text: str) -> float:
     return number
 
 
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
+)
+"""Made once: `json.loads` with hooks makes one for every message, which costs more than reading."""
+
+
 def parse(raw: bytes) -> dict[str, Any] | Refusal:
     """One message, or the reason why it is none."""
     if len(raw) > MAX_BYTES:
@@ -68,9 +77,7 @@ def parse(raw: bytes) -> dict[str, Any] | Refusal:
     except UnicodeDecodeError as error:
         return Refusal(PARSE_ERROR, f"not UTF-8 at byte {error.start}")
     try:
-        message = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
-        )
+        message = _DECODER.decode(text)
     except _Duplicate as error:
         return Refusal(INVALID_REQUEST, f"key {str(error)[:80]!r} stands twice in one object")
     except RecursionError:
@@ -81,7 +88,19 @@ def parse(raw: bytes) -> dict[str, Any] | Refusal:
         return Refusal(INVALID_REQUEST, "batches are not part of MCP; send one message")
     if not isinstance(message, dict):
         return Refusal(INVALID_REQUEST, "a message is a JSON object")
-    return _checked(message)
+    checked = _checked(message)
+    if _HALVES.search(text) and isinstance(checked, dict) and not _can_be_written(checked):
+        why = "half of a character (a lone surrogate) stands in a string"
+        return Refusal(INVALID_REQUEST, why, checked.get("id"))
+    return checked
+
+
+def _can_be_written(message: dict[str, Any]) -> bool:
+    try:
+        json.dumps(message, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checked(message: dict[str, Any]) -> dict[str, Any] | Refusal:

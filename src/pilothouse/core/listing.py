@@ -22,6 +22,10 @@ class Listing:
     annotations: dict[str, bool]
     input_schema: dict[str, Any]
 
+    @property
+    def summary(self) -> str:
+        return self.description.split("\n", 1)[0]
+
 
 def is_served(group: str, profile: Profile, groups: Collection[str], asked: Profile) -> bool:
     """Whether a user asked for a tool of this group; those of our own house are always there."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol, overload
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from pilothouse.core.secret_cookies import mask_cookie, mask_set_cookie
-from pilothouse.core.secret_hints import might_hold_secret
+from pilothouse.core.secret_hints import which_might_hold_secrets
 from pilothouse.core.secret_names import (
     URL_KEYS,
     header_rule,
@@ -152,6 +152,18 @@ class Redactor:
     _short: frozenset[str] = field(default=frozenset(), repr=False)
     _needles: tuple[str, ...] = field(default=(), repr=False)
     _any_needle: re.Pattern[str] | None = field(default=None, repr=False, compare=False)
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._remember_hash()
+
+    def _remember_hash(self) -> None:
+        # What was masked is looked up by its redactor, hundreds of times for a page of events.
+        known = hash((tuple(self.patterns), self.reveal, self._short, self._needles))
+        object.__setattr__(self, "_hash", known)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def learn(self, secret: str) -> "Redactor":
         """Mask this very text everywhere, also where it is percent-encoded or JSON-escaped.
@@ -171,6 +183,7 @@ class Redactor:
         known = self.learn(secret)
         for name in ("_short", "_needles", "_any_needle"):
             object.__setattr__(self, name, getattr(known, name))
+        self._remember_hash()
 
     @overload
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]: ...
@@ -236,10 +249,16 @@ class Redactor:
             return [self.texts(inner) for inner in value]
         return value if isinstance(value, int | float | None) else self.text(str(value))
 
-    def passes(self, packed: bytes) -> bool:
-        """Whether a quick look at the JSON of a value finds nothing to mask in it."""
-        taught = self.patterns or self._needles or self._short
-        return self.reveal or not (taught or might_hold_secret(packed))
+    def suspects(self, packed: Sequence[bytes]) -> list[bool]:
+        """In which of these, the JSON of values, a quick look finds that there may be something to
+        mask."""
+        if self.reveal or self._is_taught:
+            return [not self.reveal] * len(packed)
+        return which_might_hold_secrets(packed)
+
+    @property
+    def _is_taught(self) -> bool:
+        return bool(self.patterns or self._needles or self._short)
 
     def taught_in(self, text: str) -> bool:
         """Whether something that it was taught might stand in a text; False is certain."""

@@ -1,4 +1,4 @@
-"""All tools and resources that one server serves, checked once."""
+"""All tools, resources and prompts that one server serves, checked once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from pilothouse.core.listing import Profile
+    from pilothouse.core.prompt import Prompt
     from pilothouse.core.resource import Resource
     from pilothouse.core.tool import Tool
 
@@ -21,13 +22,19 @@ class DuplicateName(ValueError):
 
 @dataclass(frozen=True)
 class Registry:
-    """Tools by name, in the order in which they are listed, and resources."""
+    """Tools and prompts by name, in the order in which they are listed, and resources."""
 
     tools: dict[str, Tool]
     resources: tuple[Resource, ...]
+    prompts: dict[str, Prompt]
 
     @classmethod
-    def of(cls, tools: Iterable[Tool], resources: Iterable[Resource] = ()) -> Registry:
+    def of(
+        cls,
+        tools: Iterable[Tool],
+        resources: Iterable[Resource] = (),
+        prompts: Iterable[Prompt] = (),
+    ) -> Registry:
         """Raises DuplicateName, because the second of two tools would silently win."""
         by_name: dict[str, Tool] = {}
         for tool in tools:
@@ -42,17 +49,24 @@ class Registry:
             if resource.uri in listed:
                 raise DuplicateName(f"resource {resource.uri} is declared twice")
             listed[resource.uri] = resource
-        return cls(by_name, tuple(listed.values()))
+        offered: dict[str, Prompt] = {}
+        for prompt in prompts:
+            if prompt.name in offered:
+                raise DuplicateName(f"prompt {prompt.name} is declared twice")
+            offered[prompt.name] = prompt
+        return cls(by_name, tuple(listed.values()), offered)
 
     def served(self, groups: Collection[str], profile: Profile) -> Registry:
         """The part that a user asked for; tools of our own house are always there."""
+        tools = {
+            name: tool
+            for name, tool in self.tools.items()
+            if is_served(tool.group.name, tool.profile, groups, profile)
+        }
         return Registry(
-            {
-                name: tool
-                for name, tool in self.tools.items()
-                if is_served(tool.group.name, tool.profile, groups, profile)
-            },
+            tools,
             tuple(r for r in self.resources if is_served(r.group.name, "default", groups, profile)),
+            {name: prompt for name, prompt in self.prompts.items() if prompt.is_offered(tools)},
         )
 
     def resource_for(self, uri: str) -> tuple[Resource, dict[str, str]] | None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_NOBODY: frozenset[Callable[[], None]] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Slice[T]:
@@ -39,6 +41,7 @@ class Ring[T]:
         "_last_at",
         "_next",
         "_ttl",
+        "_waiting",
         "evicted",
     )
 
@@ -57,6 +60,7 @@ class Ring[T]:
         self.evicted = 0
         """How many items made room for newer ones, ever."""
         self._last_at: float | None = None
+        self._waiting = _NOBODY
 
     def __len__(self) -> int:
         return self._next - self._first
@@ -96,7 +100,26 @@ class Ring[T]:
             self.evicted += 1
         self._next = seq + 1
         self._last_at = at
+        if self._waiting:
+            self._wake()
         return seq
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Call `wake` with the next item, and not again: a flood costs its reader one call."""
+        self._waiting |= {wake}
+
+    def wait_no_more(self, wake: Callable[[], None]) -> None:
+        self._waiting -= {wake}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for the next item."""
+        return len(self._waiting)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, _NOBODY
+        for wake in waiting:
+            wake()
 
     def _at(self, seq: int) -> T:
         return self._items[(seq - self._base) % self._capacity]

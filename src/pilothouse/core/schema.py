@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _VALUES = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose value is data, not a schema."""
+_OBVIOUS = (("minLength", 1), ("minimum", 0), ("minimum", 1), ("maximum", 65_535))
 
 
 class _Plain(GenerateJsonSchema):
@@ -34,6 +35,30 @@ def input_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:
     return _tidy(model.model_json_schema(schema_generator=_Plain, mode="serialization"))
+
+
+def without_the_obvious(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as a list of tools shows it, which each model reads at each start.
+
+    That a text is not empty, a number not negative and a port no larger than ports are, everybody
+    takes for granted. Other calls are refused all the same, in words that name the bounds.
+    """
+    shown: dict[str, Any] = _without(schema)
+    return shown
+
+
+def _without(node: Any, *, names: bool = False) -> Any:
+    if isinstance(node, list):
+        return [_without(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: value
+        if not names and key in _VALUES
+        else _without(value, names=not names and key == "properties")
+        for key, value in node.items()
+        if names or (key, value) not in _OBVIOUS
+    }
 
 
 def _tidy(schema: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ err on the side of looking closely.
 """
 
 import string
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,8 @@ NAME_HINTS = tuple(
 )
 """Letters that are in every name of a secret."""
 
+CACHED_LETTERS = 256
+"""Longer texts are searched each time, so that the cache stays small."""
 _LOWER = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
 # A name may be spelled `api-key`, `API_KEY` or `apiKey`: only its letters count.
 _NO_LETTERS = bytes(byte for byte in range(128) if chr(byte) not in string.ascii_letters)
@@ -35,8 +38,25 @@ def _patterns() -> tuple[Any, Any]:
 
 def might_hold_secret(text: bytes) -> bool:
     """Whether a text, or the JSON of a value, has to be read closely."""
-    names, shapes = _patterns()
-    return (
-        names.search(text.translate(_LOWER, _NO_LETTERS)) is not None
-        or shapes.search(text) is not None
-    )
+    return _might_name_secret(text) or _patterns()[1].search(text) is not None
+
+
+def which_might_hold_secrets(texts: Sequence[bytes]) -> list[bool]:
+    """The same for each of many texts, in most cases with one search over all of them."""
+    shapes = _patterns()[1]
+    if shapes.search(b"\n".join(texts)) is None:
+        return [_might_name_secret(text) for text in texts]
+    return [might_hold_secret(text) for text in texts]
+
+
+def _might_name_secret(text: bytes) -> bool:
+    letters = text.translate(_LOWER, _NO_LETTERS)
+    if len(letters) <= CACHED_LETTERS:
+        return _has_name(letters)
+    return _patterns()[0].search(letters) is not None
+
+
+# Lines of a log differ in their numbers mostly.
+@lru_cache(maxsize=4_096)
+def _has_name(letters: bytes) -> bool:
+    return _patterns()[0].search(letters) is not None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GROUPS = ("observe", "e2e", "intercept", "bookmarks")
+GROUPS = ("observe", "e2e", "intercept", "bookmarks", "timeline")
 """The groups that `--tools` chooses from, in the order in which they are listed."""
 
 _TRUE = {"1", "true", "yes", "on"}
@@ -134,6 +134,10 @@ class Settings:
         "URL by which clients reach this server, when it is not loopback",
         "PILOTHOUSE_PUBLIC_URL",
     )
+    tls_cert: str = _setting(
+        "", "File with the certificate to serve HTTPS with, and its chain", "PILOTHOUSE_TLS_CERT"
+    )
+    tls_key: str = _setting("", "File with the certificate's private key", "PILOTHOUSE_TLS_KEY")
     allowed_origins: tuple[str, ...] = _setting(
         (),
         "Further sites whose pages may call this server, such as http://localhost:6274",
@@ -143,6 +147,61 @@ class Settings:
         -1,
         "Serve /metrics on this port when the transport is stdio; -1 is off",
         "PILOTHOUSE_METRICS_PORT",
+    )
+
+    # The hub
+    worker: str = _setting(
+        "builtin",
+        "What serves a session: builtin, playwright-mcp, playwright-mcp:FOLDER of the npm package,"
+        " or any MCP server as stdio:COMMAND or http:COMMAND",
+        "PILOTHOUSE_WORKER",
+    )
+    worker_idle: int = _setting(
+        600,
+        "A worker that no call needed for this long is ended; its session stays",
+        "PILOTHOUSE_WORKER_IDLE",
+        unit="s",
+        least=1,
+    )
+    hub_idle: int = _setting(
+        600,
+        "A hub that a relay started leaves when nobody needed it for this long",
+        "PILOTHOUSE_HUB_IDLE",
+        unit="s",
+        least=1,
+    )
+    max_sessions: int = _setting(
+        1000,
+        "Sessions that the hub knows at once",
+        "PILOTHOUSE_MAX_SESSIONS",
+        unit="sessions",
+        least=1,
+    )
+    max_workers: int = _setting(
+        200,
+        "Worker processes that run at once; idle ones make room for others",
+        "PILOTHOUSE_MAX_WORKERS",
+        unit="workers",
+        least=1,
+    )
+    max_memory: int = _setting(
+        0,
+        "Memory that all workers may use, with their browsers; 0 is three quarters of the machine",
+        "PILOTHOUSE_MAX_MEMORY",
+        unit="MB",
+        least=0,
+    )
+    registry: str = _setting(
+        "",
+        "Share the sessions with other gateways: redis://[:PASSWORD@]HOST[:PORT][/DATABASE];"
+        " in memory unless set",
+        "PILOTHOUSE_REGISTRY",
+        secret=True,
+    )
+    peer_url: str = _setting(
+        "",
+        "Where other gateways of the same registry reach this one, unless it is its own address",
+        "PILOTHOUSE_PEER_URL",
     )
 
     # Who may call, and how often
@@ -410,3 +469,16 @@ def resolve(given: Mapping[str, Any], environment: Mapping[str, str]) -> Setting
             values[setting.name] = setting.parse(text, variable)
             break
     return Settings(**values)
+
+
+def packed(settings: Settings) -> dict[str, Any]:
+    """What differs from the defaults, as JSON can hold it: for another process of ours."""
+    given = {setting.name: getattr(settings, setting.name) for setting in SETTINGS}
+    return {name: value for name, value in given.items() if value != BY_NAME[name].default}
+
+
+def unpacked(given: Mapping[str, Any]) -> Settings:
+    """The settings that `packed` made, which may have been JSON on the way."""
+    values: dict[str, Any] = {name: given[name] for name in BY_NAME if name in given}
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Settings(**{**values, **lists})

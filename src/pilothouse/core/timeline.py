@@ -61,6 +61,7 @@ class Timeline:
         self._capacities = dict(capacities or {})
         self._rings: dict[str, Ring[Any]] = {}
         self._listeners: dict[object, Callable[[Event], None]] = {}
+        self._waiting: list[Callable[[], None]] = []
 
     def ring(self, source: str) -> Ring[Any]:
         """The ring of a source, made on first use."""
@@ -68,11 +69,16 @@ class Timeline:
         if ring is None:
             ring = Ring(self._capacities.get(source, DEFAULT_CAPACITY))
             self._rings[source] = ring
+            for wake in self._waiting:
+                ring.wait(wake)
         return ring
 
     def adopt(self, source: str, ring: Ring[Any]) -> None:
         """Make a group's own ring part of the timeline; its items are occurrences."""
         self._rings[source] = ring
+        for wake in self._waiting:
+            ring.wait(wake)
+            wake()  # it may have items already
 
     def abandon(self, ring: Ring[Any]) -> None:
         """Forget a ring that a group has dropped."""
@@ -96,6 +102,26 @@ class Timeline:
             self._listeners.pop(token, None)
 
         return stop
+
+    def wait(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when something is added to any ring, those of groups included, until the
+        returned function is called. A ring calls it once: what comes after that is not told."""
+        self._waiting.append(wake)
+        for ring in self._rings.values():
+            ring.wait(wake)
+
+        def stop() -> None:
+            self._waiting.remove(wake)
+            for ring in self._rings.values():
+                ring.wait_no_more(wake)
+
+        return stop
+
+    def find(self, source: str, seq: int) -> Moment | None:
+        """One moment by its place, None if it is not kept any more."""
+        ring = self._rings.get(source)
+        found = ring.read(seq, 1).items if ring is not None and seq >= ring.first_seq else []
+        return Moment(source, *found[0]) if found else None
 
     def __iter__(self) -> Iterator[Moment]:
         """Everything kept, in the order in which it happened."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from pilothouse.core.listing import Listing, Profile
 from pilothouse.core.model import Result
-from pilothouse.core.schema import input_schema, output_schema
+from pilothouse.core.schema import input_schema, output_schema, without_the_obvious
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -93,7 +93,7 @@ class Tool:
             profile=self.profile,
             description=self.description,
             annotations=self.annotations,
-            input_schema=self.input_schema,
+            input_schema=without_the_obvious(self.input_schema),
         )
 
     @property

@@ -234,19 +234,21 @@ _AUTHORITY = re.compile(r"[/\\]*([^/\\?#]*)")
 _HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?")
 
 
-def _cleaned(url: str) -> str:
+def cleaned_url(url: str) -> str:
+    """What a browser reads: without blanks around it, and without tabs and newlines."""
     return url.strip(_CONTROLS_AND_SPACE).translate(_TABS_AND_NEWLINES)
 
 
-def _scheme_of(cleaned: str) -> str:
+def scheme_of(cleaned: str) -> str:
+    """The scheme of a cleaned URL in lower case; empty for none."""
     match = _SCHEME.match(cleaned)
     return match[1].lower() if match else ""
 
 
 def target_of(url: str) -> Target:
     """Read an absolute URL as browsers do: any number of slashes, `\\` for `/`, last `@` counts."""
-    url = _cleaned(url)
-    scheme = _scheme_of(url)
+    url = cleaned_url(url)
+    scheme = scheme_of(url)
     if scheme not in DEFAULT_PORTS:
         raise UrlError(f"{_shown(url)} does not begin with http://, https://, ws:// or wss://")
     authority = _AUTHORITY.match(url, len(scheme) + 1)
@@ -373,8 +375,8 @@ class Policy:
 
     def check_url(self, url: str) -> Verdict:
         """Judge a URL as spelled. A name that must be resolved is allowed so far."""
-        cleaned = _cleaned(url)
-        scheme = _scheme_of(cleaned)
+        cleaned = cleaned_url(url)
+        scheme = scheme_of(cleaned)
         if scheme == "about" and cleaned.partition("#")[0].partition(":")[2] == "blank":
             return Verdict(True, "blank", "about:blank is the empty page")
         if scheme not in DEFAULT_PORTS:

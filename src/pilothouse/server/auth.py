@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,11 +21,12 @@ import jwt
 from jwt.types import Options
 from mcp.server.auth.handlers.metadata import ProtectedResourceMetadataHandler
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.routes import build_resource_metadata_url, cors_middleware
 from mcp.shared.auth import ProtectedResourceMetadata
 from pydantic import AnyHttpUrl
+from starlette.authentication import AuthCredentials
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -184,7 +185,6 @@ class JwtVerifier:
                 token=token,
                 client_id=client_id,
                 scopes=_scopes(claims),
-                # The SDK's middleware compares this once more, without a leeway of its own.
                 expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
                 resource=self._audience,
                 subject=claims["sub"],
@@ -234,44 +234,85 @@ def _scopes(claims: Mapping[str, Any]) -> list[str]:
     return [n for n in names if n and isinstance(n, str)] if isinstance(names, list) else []
 
 
+@dataclass(frozen=True)
+class Refused:
+    """Why a caller is not let in, as it is answered."""
+
+    status: int
+    error: str
+    why: str
+    challenge: str
+
+    @property
+    def body(self) -> dict[str, str]:
+        return {"error": self.error, "error_description": self.why}
+
+    @property
+    def header(self) -> tuple[str, str]:
+        what = f'Bearer error="{self.error}", error_description="{self.why}", {self.challenge}'
+        return "www-authenticate", what
+
+
+class Gate:
+    """Lets callers of one server in who bring one valid bearer token, in the one Authorization
+    header and nowhere else."""
+
+    def __init__(
+        self, config: OAuthConfig, base_url: str, verifier: TokenVerifier | None = None
+    ) -> None:
+        """`base_url` is how clients reach the server."""
+        self._config = config
+        self._base_url = base_url
+        self._verifier = verifier or JwtVerifier(config)
+
+    async def judge(self, authorizations: Sequence[str], path: str) -> AccessToken | Refused:
+        """Who calls the endpoint at `path`, by all Authorization headers of the request."""
+        one = authorizations[0] if len(authorizations) == 1 else ""
+        scheme, _, text = one.partition(" ")
+        token = await self._verifier.verify_token(text) if scheme.lower() == "bearer" else None
+        if token is None:
+            return self._refusal(path, 401, "invalid_token", "Send one valid bearer token")
+        if self._config.scope not in token.scopes:
+            why = f"Required scope: {self._config.scope}"
+            return self._refusal(path, 403, "insufficient_scope", why)
+        return token
+
+    def _refusal(self, path: str, status: int, error: str, why: str) -> Refused:
+        metadata = build_resource_metadata_url(AnyHttpUrl(self._base_url + path))
+        challenge = f'scope="{self._config.scope}", resource_metadata="{metadata}"'
+        return Refused(status, error, why, challenge)
+
+    def protect(self, app: ASGIApp, path: str) -> ASGIApp:
+        """`app` behind a token for the endpoint at `path`."""
+        return _Protected(app, self, path)
+
+    def metadata_routes(self, paths: Sequence[str]) -> list[Route]:
+        return [
+            route
+            for path in paths
+            for route in metadata_routes(self._base_url + path, self._config)
+        ]
+
+
 class _Protected:
     """In place of the SDK's RequireAuthMiddleware, which leaves out the `scope` that the MCP spec
     wants in a challenge, fails on WebSockets, and takes the first of several Authorization headers.
     """
 
-    def __init__(
-        self, app: ASGIApp, verifier: TokenVerifier, resource_url: str, required: str
-    ) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, path: str) -> None:
         self._app = AuthContextMiddleware(app)
-        self._backend = BearerAuthBackend(verifier)
-        self._required = required
-        metadata_url = build_resource_metadata_url(AnyHttpUrl(resource_url))
-        self._challenge = f'scope="{required}", resource_metadata="{metadata_url}"'
+        self._gate = gate
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = HTTPConnection(scope)
-        single = len(connection.headers.getlist("authorization")) == 1
-        authenticated = await self._backend.authenticate(connection) if single else None
-        answer: ASGIApp = self._app
-        if authenticated is None:
-            answer = self._refusal(401, "invalid_token", "Send one valid bearer token")
-        elif self._required not in authenticated[0].scopes:
-            answer = self._refusal(403, "insufficient_scope", f"Required scope: {self._required}")
-        else:
-            scope["auth"], scope["user"] = authenticated
-        await answer(scope, receive, send)
-
-    def _refusal(self, status: int, error: str, why: str) -> JSONResponse:
-        challenge = f'Bearer error="{error}", error_description="{why}", {self._challenge}'
-        body = {"error": error, "error_description": why}
-        return JSONResponse(body, status, {"www-authenticate": challenge})
-
-
-def protect(
-    app: ASGIApp, verifier: TokenVerifier, resource_url: str, config: OAuthConfig
-) -> ASGIApp:
-    """`app` behind a bearer token, read from the one Authorization header and nowhere else."""
-    return _Protected(app, verifier, resource_url, config.scope)
+        given = HTTPConnection(scope).headers.getlist("authorization")
+        found = await self._gate.judge(given, self._path)
+        if isinstance(found, Refused):
+            refusal = JSONResponse(found.body, found.status, dict([found.header]))
+            await refusal(scope, receive, send)
+            return
+        scope["auth"], scope["user"] = AuthCredentials(found.scopes), AuthenticatedUser(found)
+        await self._app(scope, receive, send)
 
 
 def metadata_routes(resource_url: str, config: OAuthConfig) -> list[Route]:

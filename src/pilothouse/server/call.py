@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -16,10 +17,11 @@ from pilothouse.core.tool import Progress, Tool
 from pilothouse.server.render import Answer, answer, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
 
+    from pilothouse.core.prompt import Prompt
     from pilothouse.core.redact import Redactor
     from pilothouse.server.logs import Log
     from pilothouse.server.metrics import Metrics
@@ -69,6 +71,8 @@ class Caller:
         finally:
             session.running_calls -= 1
             session.last_call_at = session.clock()
+        if session.afterword is not None:
+            given = replace(given, afterword=session.afterword())
         return given
 
     def _failed(
@@ -113,8 +117,8 @@ class Caller:
         )
 
 
-def parse_args(tool: Tool, raw: Mapping[str, Any]) -> BaseModel:
-    """The argument model of a call.
+def parse_args(tool: Tool | Prompt, raw: Mapping[str, Any]) -> BaseModel:
+    """The argument model of a call, or of a prompt.
 
     Raises:
         InvalidInput: naming the field, what was expected and what came.
@@ -122,27 +126,27 @@ def parse_args(tool: Tool, raw: Mapping[str, Any]) -> BaseModel:
     try:
         return tool.args.model_validate(raw)
     except ValidationError as error:
-        raise _invalid(tool, error, raw) from None
+        raise _invalid(tool, error) from None
 
 
-def _invalid(tool: Tool, error: ValidationError, raw: Mapping[str, Any]) -> InvalidInput:
+def _invalid(tool: Tool | Prompt, error: ValidationError) -> InvalidInput:
     """The first thing wrong, said so that the next call can be right."""
-    known: dict[str, Any] = tool.input_schema.get("properties", {})
     problems = error.errors(include_url=False)
     # A misspelt name is more often the cause than the argument that it left missing.
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    path = [str(part) for part in problem["loc"]]
-    field = ".".join(path)
-    if problem["type"] == "extra_forbidden" and len(path) == 1:
-        near = difflib.get_close_matches(field, known, n=1)
+    path = problem["loc"]
+    field = ".".join(map(str, path))
+    if problem["type"] == "extra_forbidden":
+        known: dict[str, Any] = _part(tool.input_schema, path[:-1]).get("properties", {})
+        near = difflib.get_close_matches(str(path[-1]), known, n=1)
         return InvalidInput(
             f"{tool.name} has no argument {field!r}",
             hint=f"did you mean {near[0]!r}?" if near else f"it takes {_listed(known)}",
             field=field,
-            expected=f"one of {_listed(known)}",
-            received=_short(raw.get(field)),
+            expected=f"one of {_listed(known)}" if known else _listed(known),
+            received=_short(problem["input"]),
         )
-    expected = _expected(known.get(path[0], {})) if path else "an object"
+    expected = _expected(_part(tool.input_schema, path)) if path else "an object"
     received = "nothing" if problem["type"] == "missing" else _short(problem["input"])
     what = (
         "is required"
@@ -151,11 +155,22 @@ def _invalid(tool: Tool, error: ValidationError, raw: Mapping[str, Any]) -> Inva
     )
     return InvalidInput(
         f"{field or 'arguments'}: {what[0].lower() + what[1:]}",
-        hint=f"call {tool.name} again with {path[0] if path else 'an object'} as {expected}",
+        hint=f"call {tool.name} again with {field or 'an object'} as {expected}",
         field=field or None,
         expected=expected,
         received=received,
     )
+
+
+def _part(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
+    """The schema of what stands at a path, as far as that can be followed."""
+    for step in path:
+        inner = schema.get("items" if isinstance(step, int) else "properties", {})
+        inner = inner if isinstance(step, int) else inner.get(step)
+        if not isinstance(inner, dict):
+            break
+        schema = inner
+    return schema
 
 
 def _listed(names: Mapping[str, Any]) -> str:

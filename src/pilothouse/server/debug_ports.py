@@ -1,12 +1,17 @@
-"""Which debugging port belongs to which agent's e2e session.
+"""Where this machine answers: ports that agents must not reach, and doors that they may know.
 
-A page or an agent that reached another session's port could read and drive its browser, so these
-ports are refused to everybody but their owner.
+A page or an agent that reached another session's debugging port could read and drive its browser,
+so these ports are refused to everybody but their owner. What other processes of ours have is
+learnt from the hub, so that asking never waits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class DebugPorts:
 
     def __init__(self) -> None:
         self._claims: dict[str, Claim] = {}
+        self.elsewhere: frozenset[int] = frozenset()
+        """Ports of sessions in other processes."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -40,8 +47,52 @@ class DebugPorts:
 
     def foreign(self, owner: str) -> frozenset[int]:
         """Ports of sessions that belong to somebody else."""
-        return frozenset(
+        return self.elsewhere.union(
             claim.port
             for claim in self._claims.values()
             if claim.port and claim.owner != owner and not claim.shared
         )
+
+
+class Doors(dict[str, str]):
+    """Doors beside MCP that are open in this process, each with its address or why it is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_change: Callable[[], None] = lambda: None
+
+    def __setitem__(self, name: str, state: str) -> None:
+        super().__setitem__(name, state)
+        self.on_change()
+
+
+class Listeners(set[int]):
+    """Ports on which Pilothouse answers: those of this process, and those it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._elsewhere: frozenset[int] = frozenset()
+        self.on_change: Callable[[], None] = lambda: None
+        """Is called when this process has opened or closed one."""
+
+    @property
+    def own(self) -> set[int]:
+        return self - self._elsewhere
+
+    def learn(self, elsewhere: Iterable[int]) -> None:
+        """Other processes answer on exactly these."""
+        own = self.own
+        self._elsewhere = frozenset(elsewhere) - own
+        super().clear()
+        super().update(own, self._elsewhere)
+
+    def add(self, port: int) -> None:
+        self.update((port,))
+
+    def update(self, *ports: Iterable[int]) -> None:
+        super().update(*ports)
+        self.on_change()
+
+    def difference_update(self, *ports: Iterable[object]) -> None:
+        super().difference_update(*ports)
+        self.on_change()

@@ -7,7 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core import jsonrpc
-from pilothouse.server.mcp import to_result, too_many
+from pilothouse.server.house import too_many
+from pilothouse.server.mcp import to_result
 from pilothouse.server.principal import principal_of
 
 if TYPE_CHECKING:

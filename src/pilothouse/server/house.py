@@ -12,26 +12,31 @@ import anyio
 
 from pilothouse.core.clock import Clock, anchored
 from pilothouse.core.events import SessionStarted
+from pilothouse.core.faults import RateLimited
 from pilothouse.core.listing import is_served
+from pilothouse.core.precedence import Precedence
 from pilothouse.core.rates import RateLimit
 from pilothouse.core.registry import Registry
 from pilothouse.server.call import Caller
-from pilothouse.server.debug_ports import DebugPorts
+from pilothouse.server.debug_ports import DebugPorts, Doors, Listeners
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
+from pilothouse.server.render import failure
 from pilothouse.server.session import Session, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from anyio.abc import TaskGroup
 
+    from pilothouse.core.hub import Hub
     from pilothouse.core.listing import Listing, Profile
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.tool import Tool
     from pilothouse.server.logs import Log
     from pilothouse.server.parts import AnyPart
+    from pilothouse.server.render import Answer
     from pilothouse.server.session import Provider
 
 TIMELINE_URI = "pilothouse://timeline"
@@ -54,12 +59,33 @@ class House:
     limits: Limits
     debug_ports: DebugPorts
     """Of all e2e sessions that are open."""
-    listeners: set[int] = field(default_factory=set)
+    listeners: Listeners
     """Ports of this machine on which Pilothouse itself answers."""
-    services: dict[str, str] = field(default_factory=dict)
+    shared: Session
+    """Holds the ports that exist once in this process."""
+    precedence: Precedence
+    hub: Hub | None = None
+    services: Doors = field(default_factory=Doors)
     """Doors beside MCP, each with its address or why it is off."""
+    _services_elsewhere: dict[str, str] = field(default_factory=dict)
     _tools: dict[str, Tool] = field(default_factory=dict)
     """Of the groups that were imported."""
+
+    def learn(
+        self, *, foreign: Iterable[int], listeners: Iterable[int], services: dict[str, str]
+    ) -> None:
+        """Other processes have these debugging ports, answer on those ports, and the hub has
+        these doors."""
+        self.debug_ports.elsewhere = frozenset(foreign)
+        self.listeners.learn(listeners)
+        self._services_elsewhere = services
+
+    @property
+    def all_services(self) -> dict[str, str]:
+        """Doors beside MCP, those of the hub included."""
+        if self.hub is not None and self.hub.lost is not None:
+            return {**self.services, "hub": f"off: {self.hub.lost.message}"}
+        return {**self.services, **self._services_elsewhere}
 
     @property
     def profile(self) -> Profile:
@@ -88,6 +114,7 @@ class House:
         whole = Registry.of(
             (tool for part in self.parts for tool in part.tools),
             (resource for part in self.parts for resource in part.resources),
+            (prompt for part in self.parts for prompt in part.prompts),
         )
         return whole.served(self.settings.tools, self.profile)
 
@@ -103,6 +130,10 @@ class Limits:
         self._calls = per_minute(settings.rate_calls_per_min, 100)
         self._sessions = per_minute(settings.rate_sessions_per_min, 10)
 
+    @property
+    def are_on(self) -> bool:
+        return self._calls is not None or self._sessions is not None
+
     def admit(self, principal: str, tool: str) -> float:
         """0.0, or the seconds until the principal may call this tool."""
         if self._sessions is not None and tool == "startSession":
@@ -112,16 +143,37 @@ class Limits:
         return 0.0 if self._calls is None else self._calls.admit(principal)
 
 
+def too_many(house: House, tool: Tool, wait: float) -> Answer:
+    """The answer to a call that came too early."""
+    fault = RateLimited(
+        f"too many calls of {tool.name} in the last minute",
+        hint=f"wait {wait:.0f} s, then call {tool.name} again",
+        retryAfterSec=round(wait, 1),
+    )
+    house.metrics.called(tool.name, 0.0, fault.code)
+    return failure(tool.group, fault, house.redactor, {})
+
+
 @asynccontextmanager
 async def open_house(
-    parts: Sequence[AnyPart], settings: Settings, redactor: Redactor, log: Log
+    parts: Sequence[AnyPart],
+    settings: Settings,
+    redactor: Redactor,
+    log: Log,
+    hub: Hub | None = None,
 ) -> AsyncIterator[House]:
-    """Run a house until the block ends; then every session's ports are closed."""
+    """Run a house until the block ends; then every session's ports are closed.
+
+    With a hub, what exists once on the machine is the hub's.
+    """
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
     debug_ports = DebugPorts()
-    listeners: set[int] = set()
-    services: dict[str, str] = {}
+    listeners = Listeners()
+    if hub is not None:
+        listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
+    services = Doors()
+    precedence = Precedence()
     # What sessions share is closed after the last of them.
     async with _tasks() as lasting, _tasks() as tasks:
         pusher = Pusher(tasks)
@@ -137,8 +189,10 @@ async def open_house(
                 provider,
                 debug_ports,
                 listeners,
+                precedence,
                 services,
                 shared=shared,
+                hub=hub,
             )
 
         def make_session(key: str) -> Session:
@@ -178,6 +232,9 @@ async def open_house(
             limits=Limits(settings),
             debug_ports=debug_ports,
             listeners=listeners,
+            shared=common,
+            precedence=precedence,
+            hub=hub,
             services=services,
         )
         metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))

@@ -11,9 +11,41 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
+    type Tally = list[tuple[str, list[tuple[str, str]], int]]
+    """Counters by their names and labels, as they are told to another process."""
+
+_CALLS = "tool_calls"
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
+
+
+class Histogram:
+    """How long something took, for each value of one label."""
+
+    def __init__(self, name: str, help: str, label: str) -> None:
+        self.name = name
+        self.help = help
+        self.label = label
+        self._buckets: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def took(self, value: str, took_ms: float) -> None:
+        buckets = self._buckets.get(value)
+        if buckets is None:
+            buckets = self._buckets[value] = [0] * (len(BUCKETS_MS) + 1)
+            self._sums[value] = 0.0
+        buckets[bisect_left(BUCKETS_MS, took_ms)] += 1
+        self._sums[value] += took_ms
+
+    def rows(self) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
+        """Each label's value with its buckets, which count all below them too, and its sum."""
+        for value, buckets in self._buckets.items():
+            total, rows = 0, []
+            for bound, number in zip((*BUCKETS_MS, None), buckets, strict=True):
+                total += number
+                rows.append(("+Inf" if bound is None else str(bound / 1000), float(total)))
+            yield value, rows, self._sums[value] / 1000
 
 
 class Metrics:
@@ -21,21 +53,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, str]] = Counter()
-        self._buckets: dict[str, list[int]] = {}
-        self._sums: Counter[str] = Counter()
+        self._took = Histogram("tool_duration_seconds", "How long tool calls took", "tool")
+        self._histograms = [self._took]
         self.counters: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._help: dict[str, str] = {}
         self._at_scrape: dict[object, Callable[[], None]] = {}
+        self.gather: Callable[[], Awaitable[None]] | None = None
+        """Takes the counts of other processes before a scrape, where there are some."""
 
     def called(self, tool: str, took_ms: float, code: str) -> None:
         """A call ended; `code` is empty when it went well."""
         self.calls[tool, code] += 1
-        buckets = self._buckets.get(tool)
-        if buckets is None:
-            buckets = self._buckets[tool] = [0] * (len(BUCKETS_MS) + 1)
-        buckets[bisect_left(BUCKETS_MS, took_ms)] += 1
-        self._sums[tool] += took_ms  # type: ignore[assignment]  # a Counter adds floats as well
+        self._took.took(tool, took_ms)
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter of a group, such as `events_dropped`."""
@@ -43,6 +73,11 @@ class Metrics:
 
     def describe(self, name: str, help: str) -> None:
         self._help[name] = help
+
+    def histogram(self, name: str, help: str, label: str) -> Histogram:
+        """One more of them, by one label."""
+        self._histograms.append(Histogram(name, help, label))
+        return self._histograms[-1]
 
     def gauge(self, name: str, help: str, value: Callable[[], float]) -> None:
         self._gauges[name] = (help, value)
@@ -57,10 +92,39 @@ class Metrics:
 
         return stop
 
-    def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
+    def tally(self) -> Tally:
+        """All counters as they are now, for the process that shows them beside its own."""
+        self._update()
+        calls = [
+            (_CALLS, [("tool", tool), ("error", code)], number)
+            for (tool, code), number in self.calls.items()
+        ]
+        return [*calls, *((n, list(labels), by) for (n, labels), by in self.counters.items())]
+
+    def take(self, told: Tally, taken: Counter[tuple[str, tuple[tuple[str, str], ...]]]) -> None:
+        """Add what another process has counted; `taken` is what is added of it already."""
+        for name, listed, number in told:
+            labels = tuple((key, value) for key, value in listed)
+            new = number - taken[name, labels]
+            taken[name, labels] = number
+            if name == _CALLS:
+                self.calls[dict(labels)["tool"], dict(labels)["error"]] += new
+            else:
+                self.counters[name, labels] += new
+
+    async def scraped(self) -> bytes:
+        """The text that Prometheus scrapes, with what other processes have counted."""
+        if self.gather is not None:
+            await self.gather()
+        return self.exposition()
+
+    def _update(self) -> None:
         for update in list(self._at_scrape.values()):
             update()
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        self._update()
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector
 
@@ -87,16 +151,11 @@ class Metrics:
         for (tool, code), number in self.calls.items():
             calls.add_metric([tool, code], number)
         yield calls
-        took = HistogramMetricFamily(
-            "pilothouse_tool_duration_seconds", "How long tool calls took", labels=["tool"]
-        )
-        for tool, buckets in self._buckets.items():
-            total, rows = 0, []
-            for bound, number in zip((*BUCKETS_MS, None), buckets, strict=True):
-                total += number
-                rows.append(("+Inf" if bound is None else str(bound / 1000), total))
-            took.add_metric([tool], rows, self._sums[tool] / 1000)
-        yield took
+        for one in self._histograms:
+            took = HistogramMetricFamily(f"pilothouse_{one.name}", one.help, labels=[one.label])
+            for shown, rows, total in one.rows():
+                took.add_metric([shown], rows, total)
+            yield took
         named: dict[str, Any] = {}
         for (name, labels), number in self.counters.items():
             family = named.get(name)

@@ -2,7 +2,8 @@
 
 An agent asks for the list of tools at every start and calls a few of them later. So the list comes
 from `manifest.json`, which `make gen` writes from the declarations, and a group's own modules are
-imported when one of its tools is called.
+imported when one of its tools is called. What else a client asks for at every start stands there
+too, for the hub and its relays.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pilothouse.core.listing import Listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pilothouse.core.prompt import Prompt
     from pilothouse.core.resource import Resource
     from pilothouse.core.tool import Tool
     from pilothouse.server.session import Provider
@@ -33,6 +35,7 @@ class Part:
 
     tools: Sequence[Tool]
     resources: Sequence[Resource] = ()
+    prompts: Sequence[Prompt] = ()
     providers: Mapping[type, Provider] = field(default_factory=dict)
     """Port type → how it is opened for a session."""
 
@@ -61,7 +64,7 @@ class LaterPart:
 
     @property
     def listings(self) -> Sequence[Listing]:
-        return _manifest().get(self.group) or self.ready.listings
+        return _listed().get(self.group) or self.ready.listings
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -72,14 +75,35 @@ class LaterPart:
         return self.ready.resources
 
     @property
+    def prompts(self) -> Sequence[Prompt]:
+        return self.ready.prompts
+
+    @property
     def providers(self) -> Mapping[type, Provider]:
         return self.ready.providers
 
 
 @cache
-def _manifest() -> dict[str, list[Listing]]:
+def manifest() -> dict[str, Any]:
+    """All that is generated; empty if it cannot be read, as it only saves time."""
     try:
-        groups: dict[str, list[dict[str, Any]]] = json.loads(MANIFEST.read_bytes())
-        return {name: [Listing(**entry) for entry in group] for name, group in groups.items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # it only saves time
+        whole = json.loads(MANIFEST.read_bytes())
+    except (OSError, ValueError):
         return {}
+    return whole if isinstance(whole, dict) else {}
+
+
+@cache
+def _listed() -> dict[str, list[Listing]]:
+    try:
+        groups: dict[str, list[dict[str, Any]]] = manifest()["tools"]
+        return {name: [Listing(**entry) for entry in group] for name, group in groups.items()}
+    except (TypeError, AttributeError, KeyError):
+        return {}
+
+
+def summaries(parts: Sequence[AnyPart]) -> dict[str, str]:
+    """What each group is for, as far as that is known without importing it."""
+    known: dict[str, str] = dict(manifest().get("groups", {}))
+    imported = (tool.group for part in parts if part.is_ready for tool in part.tools)
+    return known | {group.name: group.summary for group in imported}

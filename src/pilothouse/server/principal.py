@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import principal_components
+from mcp.server.auth.provider import AccessToken, principal_components
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 def principal_of(scope: Scope) -> str | None:
     """The caller of an authenticated request; None without authentication."""
     user = scope.get("user")
-    if not isinstance(user, AuthenticatedUser):
-        return None
-    client_id, issuer, subject = principal_components(user.access_token)
+    return name_of(user.access_token) if isinstance(user, AuthenticatedUser) else None
+
+
+def name_of(token: AccessToken) -> str:
+    """Whoever has this token."""
+    client_id, issuer, subject = principal_components(token)
     # JSON keeps the parts apart: no two different callers give the same string.
     return json.dumps([issuer, client_id, subject])

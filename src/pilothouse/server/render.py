@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Afterword:
+    """What stands below an answer that is about something else."""
+
+    text: str
+    meta: dict[str, Any]
+    """The same for programs, by the name under which `_meta` has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a call gives back, before any protocol has shaped it."""
 
@@ -27,6 +36,7 @@ class Answer:
     is_json: bool = False
     """The text is the JSON of the structured content."""
     blocks: tuple[Block, ...] = ()
+    afterword: Afterword | None = None
 
 
 def answer(tool: Tool, result: Result) -> Answer:

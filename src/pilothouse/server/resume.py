@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
@@ -45,7 +46,10 @@ class _Stream:
 
 
 _EVENT_ID = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
-"""A stream's number, from one on, and that of an event in it."""
+"""A stream's number, and that of an event in it, from one on."""
+_WHY = "the stream is not known here, so its answer is lost; call again"
+LOST = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INTERNAL_ERROR, message=_WHY))
+"""To who asks for a stream that is too old, or was another process's."""
 
 
 class RecentEvents(EventStore):
@@ -53,7 +57,8 @@ class RecentEvents(EventStore):
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
-        self._opened = 0
+        # Not from one on: a client may come with an event of an earlier worker of its session.
+        self._opened = secrets.randbelow(10**9)
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         stream = self._streams.pop(stream_id, None)
@@ -91,7 +96,10 @@ class RecentEvents(EventStore):
                     await send_callback(EventMessage(message, f"{number}-{written}"))
             # The SDK goes on with a stream that is named here; one that is over must end.
             return name if name == GET_STREAM_KEY or not stream.answered else None
-        return None
+        # Whoever waits for an answer would ask for ever, and goes when it hears that. Whoever only
+        # listens hears from now on what is said here.
+        await send_callback(EventMessage(LOST, None))
+        return GET_STREAM_KEY
 
 
 def _characters(value: Any) -> int:

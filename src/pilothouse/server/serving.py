@@ -16,7 +16,9 @@ GRACE_S = 2
 
 
 @asynccontextmanager
-async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    app: Any, listener: socket.socket, tls_cert: str = "", tls_key: str = ""
+) -> AsyncIterator[None]:
     """Serve until the block ends; it begins when the first request would be answered."""
     import uvicorn
 
@@ -40,6 +42,8 @@ async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
         date_header=False,
         timeout_graceful_shutdown=GRACE_S,
         ws="websockets-sansio",
+        ssl_certfile=tls_cert or None,
+        ssl_keyfile=tls_key or None,
     )
     server = Server(config)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.core.precedence import Precedence
 from pilothouse.core.timeline import Timeline
 from pilothouse.server.debug_ports import DebugPorts
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.hub import Hub
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.server.metrics import Metrics
+    from pilothouse.server.render import Afterword
 
     type Provider = Callable[[Session], AbstractAsyncContextManager[object]]
     """Opens one port for one session."""
@@ -48,12 +51,18 @@ class Session:
     """Of all agents' browsers; one book for the whole house."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
+    precedence: Precedence = field(default_factory=Precedence)
+    """What waits while calls are taken in and answered."""
     services: dict[str, str] = field(default_factory=dict)
     """Doors beside MCP that are open in this process, each with its address or why it is off."""
     client_roots: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Asks a local client which folders it works in."""
     shared: Session | None = None
     """Holds the ports that exist once in this process, whoever asks for them."""
+    hub: Hub | None = None
+    """Has the services that exist once on the machine; None where this process has them itself."""
+    afterword: Callable[[], Afterword | None] | None = None
+    """Asked before each answer goes out: what has to be told below it, once."""
     timeline: Timeline = field(default_factory=Timeline)
     running_calls: int = 0
     last_call_at: float = 0.0
@@ -61,6 +70,11 @@ class Session:
     def __post_init__(self) -> None:
         self._ports: dict[type, object] = {Session: self}
         self._wanted, self._asked = anyio.create_memory_object_stream[_Wish](64)
+
+    @property
+    def name(self) -> str:
+        """What others see of whose it is: the same for every worker that serves this agent."""
+        return self.hub.session if self.hub is not None else self.id
 
     async def port(self, kind: type) -> Any:
         """The session's port of this type, opened now if it is not open yet.
@@ -80,6 +94,10 @@ class Session:
         if wish.error is not None:
             raise wish.error
         return self._ports[kind]
+
+    def opened(self, kind: type) -> Any:
+        """The session's port of this type if it is open; None if not."""
+        return self._ports.get(kind)
 
     async def host(self) -> None:
         """Hold the ports open until cancelled, then close them in reverse order."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pilothouse.core import jsonrpc
+from pilothouse.core.lines import Splitter
 from pilothouse.server.parcel import Parcels
 
 if TYPE_CHECKING:
@@ -68,21 +69,33 @@ async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], b
 class Writer:
     """Writes lines, one after the other, without blocking the event loop."""
 
-    def __init__(self, fd: int, parcels: Parcels | None = None) -> None:
+    def __init__(
+        self,
+        fd: int,
+        parcels: Parcels | None = None,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`answered` is called when a line was written."""
         self._fd = fd
+        self._answered = answered
         self._parcels = parcels or Parcels()
         self._turn = asyncio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        # A pipe's writing end is ours alone, so it may be told not to block; a terminal is shared
-        # with others who would be surprised. There, what surely fits is written piece by piece.
+        # Our end of a pipe or a socket may be told not to block; a terminal is shared with others
+        # who would be surprised. There, what surely fits is written piece by piece.
         self._piece = select.PIPE_BUF
-        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISFIFO(mode):
             os.set_blocking(fd, False)
             self._piece = _widened(fd)
+        elif stat.S_ISSOCK(mode):  # clients on Node.js make these
+            os.set_blocking(fd, False)
+            self._piece = _WIDE
 
     async def write(self, text: str) -> int:
         await self._send(self._parcels.deliver(text))
+        self._answered()
         return len(text)
 
     async def flush(self) -> None:
@@ -111,9 +124,25 @@ def _widened(fd: int) -> int:
 class Reader:
     """The lines that are sound JSON-RPC; the others are answered here."""
 
-    def __init__(self, fd: int, writer: Writer) -> None:
+    def __init__(
+        self,
+        fd: int,
+        writer: Writer,
+        *,
+        are_sound: bool = False,
+        asked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            fd: Where the lines come from.
+            writer: Answers those that are not sound.
+            are_sound: Whoever wrote the lines has looked at them already.
+            asked: Is called when a line has come.
+        """
         self._fd = fd
+        self._asked = asked
         self._writer = writer
+        self._are_sound = are_sound
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self._lines()
@@ -122,7 +151,7 @@ class Reader:
         async for raw in self._split():
             if not raw.strip():
                 continue
-            message = jsonrpc.parse(raw)
+            message = None if self._are_sound else jsonrpc.parse(raw)
             if isinstance(message, jsonrpc.Refusal):
                 await self._writer.write(json.dumps(message.response()) + "\n")
                 continue
@@ -131,18 +160,13 @@ class Reader:
     async def _split(self) -> AsyncIterator[bytes]:
         """Lines without their end. One that is too long is kept up to one byte over the limit."""
         loop = asyncio.get_running_loop()
-        held = bytearray()
-        most = jsonrpc.MAX_BYTES + 1
+        splitter = Splitter(jsonrpc.MAX_BYTES + 1)
         while True:
             await _ready(self._fd, loop.add_reader, loop.remove_reader)
             chunk = os.read(self._fd, _CHUNK)
+            for line in splitter.take(chunk):
+                self._asked()
+                yield line
             if not chunk:
-                if held:
-                    yield bytes(held)
+                yield splitter.rest()
                 return
-            *ended, rest = chunk.split(b"\n")
-            for part in ended:
-                held += part[: most - len(held)]
-                yield bytes(held)
-                held.clear()
-            held += rest[: most - len(held)]

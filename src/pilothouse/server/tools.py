@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any, cast
 
@@ -42,6 +43,7 @@ class GroupStatus(Result):
 class Status(Result):
     version: str = Field(description="Version of Pilothouse")
     uptime_sec: float = Field(description="Seconds since it started")
+    pid: int = Field(description="The process that serves this session")
     session_id: str = Field(description="The session that this call belongs to")
     sessions: int = Field(description="Sessions open in this process")
     profile: str = Field(description="Which tools are listed: default or full")
@@ -76,11 +78,12 @@ async def status(args: StatusArgs, house: House, session: Session) -> Status:
     return Status(
         version=__version__,
         uptime_sec=round((house.clock() - house.started_at) / 1000, 3),
+        pid=os.getpid(),
         session_id=session.id,
         sessions=len(house.sessions),
         profile=house.settings.profile,
         groups=[GroupStatus(name=name, tools=number) for name, number in tools.items()],
-        services=dict(house.services),
+        services=house.all_services,
         events=session.timeline.kept(),
         dropped=session.timeline.dropped(),
     )

@@ -1,0 +1,57 @@
+"""What a worker asks of its hub: the services that exist once on the machine.
+
+Groups know this port alone; how it is carried is the gateway's affair. A process that serves
+everything by itself has no hub.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+
+class HubLost(Exception):
+    """The hub cannot be asked: the message says why, the hint what to do about it."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Hub(Protocol):
+    """The hub as one worker reaches it. What is asked for is named `service.method`."""
+
+    session: str
+    """The hub's name for the agent that this worker serves: every worker of that agent has it."""
+
+    @property
+    def lost(self) -> HubLost | None:
+        """Why the hub cannot be asked; None while it can."""
+
+    async def call(self, do: str, /, **given: Any) -> Any:
+        """What the service answers.
+
+        Raises:
+            Fault: as the service raised it.
+            HubLost
+        """
+
+    def hold(self, do: str, /, **given: Any) -> AbstractAsyncContextManager[Any]:
+        """What the service lends until the block ends; the hub takes it back when we die.
+
+        Raises:
+            Fault, HubLost: as `call` does, when it is entered.
+        """
+
+    def tell(self, do: str, /, **given: Any) -> None:
+        """Say something that needs no answer; to a lost hub nothing is said."""
+
+    def listen(
+        self, service: str, hear: Callable[[str, dict[str, Any]], None]
+    ) -> Callable[[], None]:
+        """Be told what happens there, by its name and details, until the returned function is
+        called."""

@@ -1,0 +1,40 @@
+"""Calls go first: while one is taken in and answered, what pours in from outside waits a moment.
+
+A call takes a dozen turns of the event loop. Behind a flood of events each of them would cost as
+much as a slice of the flood; on a machine whose cores are all busy that is a long time.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Flood(Protocol):
+    """A source that may bring more than can be dealt with at once. It loses nothing by waiting."""
+
+    def hold(self) -> None:
+        """Bring nothing for a moment, if there is a flood. It must end by itself, too."""
+
+    def release(self) -> None: ...
+
+
+class Precedence:
+    """Who has to wait for calls in this process."""
+
+    def __init__(self) -> None:
+        self._floods: set[Flood] = set()
+
+    def add(self, flood: Flood) -> None:
+        self._floods.add(flood)
+
+    def discard(self, flood: Flood) -> None:
+        self._floods.discard(flood)
+
+    def asked(self) -> None:
+        """A call has come."""
+        for flood in self._floods:
+            flood.hold()
+
+    def answered(self) -> None:
+        for flood in self._floods:
+            flood.release()

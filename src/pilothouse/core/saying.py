@@ -1,0 +1,52 @@
+"""What a model is told in prompts and instructions: only of tools that are served.
+
+Back-quotes mark tools in these lines and nothing else, so that a line which names a tool that is
+not served can be left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+type Line = str | Sequence[str]
+"""What is said; of several, the first that can be. `1. ` begins each step of a list."""
+
+_STEP = "1. "
+_CALL = re.compile(r"`(\w+)(?: (\{[^`]*\}))?`")
+
+
+class Words(str):
+    """A line with words of the user's own, in which back-quotes mean nothing."""
+
+    __slots__ = ()
+
+
+def said(lines: Iterable[Line], tools: Collection[str]) -> str:
+    """The lines that name only tools which are served, their steps numbered."""
+
+    def sayable(line: str) -> bool:
+        return isinstance(line, Words) or all(name in tools for name, _ in calls_in(line))
+
+    told: list[str] = []
+    steps = 0
+    for line in lines:
+        choices = [line] if isinstance(line, str) else line
+        for choice in [one for one in choices if sayable(one)][:1]:
+            is_step = choice.startswith(_STEP)
+            steps += is_step
+            told.append(f"{steps}. {choice.removeprefix(_STEP)}" if is_step else choice)
+    return "\n".join(told)
+
+
+def calls_in(text: str) -> list[tuple[str, str]]:
+    """The tools that a text names, each with the arguments that it gives as JSON, or nothing."""
+    return _CALL.findall(text)
+
+
+def is_offered(needs_one_of: Iterable[str], tools: Collection[str]) -> bool:
+    """Whether a prompt is any use where these tools are served."""
+    return any(tool in tools for tool in needs_one_of)

@@ -1,0 +1,1 @@
+"""The gateway: one isolated worker process for each agent."""

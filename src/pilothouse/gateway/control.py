@@ -1,0 +1,145 @@
+"""What is said on the hub's control socket: one JSON object a line. Pure, but for who the peer is.
+
+    relay:    {"hello": {"version": V, "pid": N, "settings": {…}, "cwd": PATH}}
+    hub:      {"welcome": {"version": V, "pid": N, "url": URL, "worker": KIND}}, or {"refused": WHY}
+    relay:    {"worker": true, "client": {"name": TEXT, …}}
+    hub:      {"worker": {"lines": PATH, "fresh": BOOL}}
+              or {"fault": {"message": TEXT, "code": N, "retryAfter": SECONDS}}
+    anybody:  {"status": true}
+    hub:      {"status": {…}}
+    anybody:  {"compare": {…}}
+    hub:      {"differ": [NAME, …]}
+    anybody:  {"stop": true}
+    hub:      {"stopping": true}
+
+What is compared are settings, some of which are secrets, with those of the hub.
+A connection that has said hello is a relay's session: it lasts until the connection closes.
+`client` is how the agent's program calls itself, for people who look at the hub. The path is that
+of a socket on which the session's worker speaks JSON-RPC, one message a line; it is `fresh` when
+the state of an earlier worker of the session was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LONGEST = 1 << 20
+"""Of a line, in bytes: settings may hold long lists."""
+REACH_S = 5.0
+"""How long a hub may take to answer what needs no worker."""
+
+
+class BadWord(ValueError):
+    """What the peer said is not of this protocol."""
+
+
+def said(**word: object) -> bytes:
+    """A line of the protocol."""
+    return json.dumps(word).encode() + b"\n"
+
+
+def heard(line: bytes) -> dict[str, Any]:
+    """The object of a line. Raises BadWord."""
+    try:
+        word = json.loads(line)
+    except ValueError:
+        raise BadWord("a line is not JSON") from None
+    if not isinstance(word, dict):
+        raise BadWord("a line is not an object")
+    return word
+
+
+class Hello(NamedTuple):
+    """What a relay brings along."""
+
+    version: str
+    pid: int
+    settings: dict[str, Any]
+    """All that differ from their defaults, as `core.settings.packed` has them."""
+    cwd: str
+
+    def line(self) -> bytes:
+        return said(hello=self._asdict())
+
+
+def parse_hello(given: object) -> Hello:
+    """Raises BadWord."""
+    wanted = {"version": str, "pid": int, "settings": dict, "cwd": str}
+    if not isinstance(given, dict):
+        raise BadWord("hello must be an object")
+    for name, kind in wanted.items():
+        if not isinstance(given.get(name), kind):
+            raise BadWord(f"hello.{name} must be of type {kind.__name__}")
+    return Hello(**{name: given[name] for name in wanted})
+
+
+class Lines:
+    """Bytes as they come, given back line by line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> Iterator[dict[str, Any]]:
+        """Raises BadWord."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST:
+            raise BadWord("a line is too long")
+        for line in lines:
+            yield heard(line)
+
+
+def peer_uid(link: socket.socket) -> int:
+    """The user at the other end of a unix socket, as the kernel knows it."""
+    if sys.platform == "linux":
+        return _credentials(link)[1]
+    # macOS and the BSDs: struct xucred, of which the second number is the user.
+    told = link.getsockopt(0, 1, 76)
+    _version, uid = struct.unpack("Ii", told[:8])
+    return int(uid)
+
+
+def listening_pid(path: str) -> int:
+    """The process that listens at a unix socket, also one that does not answer; 0: not known.
+
+    Raises:
+        OSError: nobody does.
+    """
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(REACH_S)
+        link.connect(path)
+        return _credentials(link)[0] if sys.platform == "linux" else 0
+
+
+def _credentials(link: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end, on Linux."""
+    told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _gid = struct.unpack("3i", told)
+    return int(pid), int(uid)
+
+
+def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[str, Any] | None:
+    """The answer of a hub that listens there to one question; None: there is none.
+
+    Raises:
+        OSError: it does not answer in time.
+        BadWord: it does not speak our language.
+    """
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(within)
+        try:
+            link.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        link.sendall(said(**word))
+        lines = Lines()
+        while data := link.recv(1 << 16):
+            for answer in lines.take(data):
+                return answer
+    raise ConnectionResetError("the hub closed the connection")

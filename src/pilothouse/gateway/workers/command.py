@@ -1,0 +1,192 @@
+"""Any MCP server as a worker, by its command line: over HTTP, or over stdio by a bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from pilothouse.gateway.asking import NoAnswer
+from pilothouse.gateway.breaker import Breaker
+from pilothouse.gateway.capture import capture
+from pilothouse.gateway.model import Key, SessionRecord
+from pilothouse.gateway.ports import Upstream
+from pilothouse.gateway.workers import StartFailed
+from pilothouse.gateway.workers.spawned import Said, SpawnedWorker
+from pilothouse.gateway.workers.stdio_bridge import BridgedWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pilothouse.core.spawn import Spawn
+    from pilothouse.gateway.front import Template
+    from pilothouse.gateway.workers import Running
+    from pilothouse.gateway.workers.spawned import Launch
+
+    type Plan = Callable[[SessionRecord], Launch]
+    """How a session's command is started."""
+
+ADDRESS = re.compile(
+    r"https?://(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(/[^\s\"',]+)?"
+)
+"""How a server says where it listens: host, port, and the path of its endpoint."""
+PORT_WORD = "{port}"
+"""Stands in a command line for a free port, where a server does not choose one itself."""
+TRY_AGAIN_S = 0.05
+DYING_S = 0.5
+"""How long one that does not answer may take to be known as dead."""
+TEMPLATE_S = 8.0
+"""To start the one that is asked for the template, twice at most: a client waits for it, as for any
+other (pool.py)."""
+_BOTH = ("127.0.0.1", "::1")
+"""What `localhost` may stand for: which of them a server takes is its own choice."""
+_ADDRESSES = {"127.0.0.1": _BOTH[:1], "0.0.0.0": _BOTH[:1], "[::1]": _BOTH[1:]}
+_NOBODY = Key("local", "template")
+
+
+class Place(NamedTuple):
+    """Where a server says that it listens."""
+
+    host: str
+    port: int
+    path: str = ""
+
+
+class CommandKind(ABC):
+    """What all kinds that start a command have in common."""
+
+    def __init__(self, spawn: Spawn, plan: Plan) -> None:
+        self._spawn = spawn
+        self._plan = plan
+        self._capturing: asyncio.Task[Template] | None = None
+        self._breaker = Breaker(time.monotonic)
+        self._workers: set[SpawnedWorker] = set()
+
+    async def prepare(self) -> None:
+        return  # commands share nothing
+
+    async def start(self, key: Key, record: SessionRecord, within: float) -> Running:
+        return await self._start(self._plan(record), within)
+
+    def _keep(self, worker: SpawnedWorker) -> None:
+        self._workers.add(worker)
+        worker.died.add_done_callback(lambda _: self._workers.discard(worker))
+
+    @abstractmethod
+    async def _start(self, launch: Launch, within: float) -> Running:
+        """Raises StartFailed."""
+
+    async def template(self) -> Template:
+        """Captured once, from a worker of its own; asked again when that failed, not too often."""
+        task = self._capturing
+        failed = task is not None and task.done() and (task.cancelled() or task.exception())
+        if task is None or (failed and not self._breaker.wait(_NOBODY)):
+            task = self._capturing = asyncio.create_task(self._try_to_capture())
+        return await asyncio.shield(task)
+
+    async def _try_to_capture(self) -> Template:
+        try:
+            template = await self._capture()
+        except StartFailed as failed:
+            self._breaker.failed(_NOBODY)
+            raise StartFailed(str(failed), retry_after=self._breaker.wait(_NOBODY)) from None
+        self._breaker.went_well(_NOBODY)
+        return template
+
+    async def _capture(self) -> Template:
+        await self.prepare()
+        record = SessionRecord("", _NOBODY, "2025", 0.0, 0.0)
+        try:
+            worker = await self.start(_NOBODY, record, TEMPLATE_S)
+        except StartFailed:
+            worker = await self.start(_NOBODY, record, TEMPLATE_S)
+        try:
+            return await capture(worker.address)
+        except NoAnswer as error:
+            await asyncio.wait([worker.died], timeout=DYING_S)
+            why = "it ended before it answered" if worker.died.done() else str(error)
+            raise StartFailed(f"{why}; it said: {worker.last_words or 'nothing'}") from None
+        finally:
+            await worker.stop(0)
+
+    async def close(self) -> None:
+        if self._capturing is not None:
+            self._capturing.cancel()
+        await asyncio.gather(*(worker.stop(0) for worker in self._workers))
+
+
+class HttpCommand(CommandKind):
+    """A server that listens on a port of this machine."""
+
+    def __init__(self, spawn: Spawn, plan: Plan, announces: re.Pattern[str] = ADDRESS) -> None:
+        super().__init__(spawn, plan)
+        self._announces = announces
+
+    async def _start(self, launch: Launch, within: float) -> Running:
+        told: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        what = "say on which port it can be reached"
+        if any(PORT_WORD in word for word in launch.argv):
+            port = free_port()
+            argv = [word.replace(PORT_WORD, str(port)) for word in launch.argv]
+            launch = replace(launch, argv=argv)
+            told.set_result(Place("localhost", port))
+            what = f"listen on port {port}"
+        said = Said(self._ear(told))
+        worker = await SpawnedWorker.open(self._spawn, launch, said, self._keep)
+        reaching = asyncio.create_task(_reach(told))
+        try:
+            worker.address = await worker.started(reaching, what, within)
+        finally:
+            reaching.cancel()
+        return worker
+
+    def _ear(self, told: asyncio.Future[Place]) -> Callable[[str], None]:
+        def listen(line: str) -> None:
+            said = self._announces.search(line)
+            if said and not told.done():
+                host, port, path = said.groups(default="")
+                told.set_result(Place(host, int(port), path))
+
+        return listen
+
+
+class StdioCommand(CommandKind):
+    """A server that speaks on its standard input and output."""
+
+    def __init__(self, spawn: Spawn, plan: Plan, sockets: Path) -> None:
+        """`sockets` is a folder that is nobody else's."""
+        super().__init__(spawn, plan)
+        self._sockets = sockets
+        self._numbers = count(1)
+
+    async def _start(self, launch: Launch, within: float) -> Running:
+        path = self._sockets / f"s{next(self._numbers)}"
+        return await BridgedWorker.open_at(path, self._spawn, launch, self._keep)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _reach(told: asyncio.Future[Place]) -> Upstream:
+    """Where it listens, once it does: some say so a moment too early."""
+    place = await told
+    name = f"{place.host}:{place.port}"
+    while True:
+        for host in _ADDRESSES.get(place.host, _BOTH):
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection(host, place.port)
+                writer.close()
+                return Upstream(name, host=host, port=place.port, endpoint=place.path or "/mcp")
+        await asyncio.sleep(TRY_AGAIN_S)

@@ -1,0 +1,154 @@
+"""The workers of a hub, as its settings ask for them. Beside `app.py`, for the hub alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pilothouse import processes
+from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.children import start_child
+from pilothouse.core.settings import packed
+from pilothouse.folders import private_folder
+from pilothouse.gateway.journal import Journal, sweep
+from pilothouse.gateway.pool import Pool
+from pilothouse.gateway.room import Limits
+from pilothouse.gateway.workers.builtin import Builtin
+from pilothouse.gateway.workers.choice import parse_choice
+from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
+from pilothouse.gateway.workers.playwright import PlaywrightMcp
+from pilothouse.gateway.workers.spawned import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from pilothouse.core.settings import Settings
+    from pilothouse.core.spawn import Spawn
+    from pilothouse.gateway.front import Template
+    from pilothouse.gateway.model import SessionRecord
+    from pilothouse.gateway.workers import Kind
+
+SHARE_OF_MEMORY = 0.75
+"""What workers may use of the machine unless a limit is set."""
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """A folder for sockets, which is removed when the block ends."""
+    # Not in the state folder: the path of a socket may have a hundred characters.
+    folder = Path(tempfile.mkdtemp(prefix="pilothouse-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def open_pool(
+    settings: Settings,
+    run_folder: Path,
+    template: Callable[[], Template],
+    report: Callable[..., None],
+) -> AsyncIterator[tuple[Pool, Kind]]:
+    """The pool until the block ends, and its kind, which has the template for the front.
+
+    Args:
+        settings: The hub's own; also those of sessions that bring none.
+        run_folder: For sockets; what a crash leaves in it is removed by the next hub.
+        template: Of our own server.
+        report: Is told what happens, by name and details.
+
+    Raises:
+        BadSetting: `--worker` asks for what there is not.
+    """
+    choice = parse_choice(settings.worker)
+    journals = private_folder(settings.home, os.environ, "state", "journals")
+    for pid in sweep(journals, processes):
+        report("leftover_ended", pid=pid)
+    journal = Journal(journals, processes, run_folder)
+    spawn = journal.keeping(start_child)
+    kind: Kind
+    if choice.kind == "builtin":
+        # In the session of the hub: see `start_hub`.
+        beside_us = journal.keeping(partial(start_child, own_session=False))
+        kind = _builtin(settings, beside_us, run_folder, template)
+    elif choice.kind == "playwright-mcp":
+        kind = _playwright(settings, spawn, choice.folder, run_folder)
+    elif choice.kind == "http":
+        kind = HttpCommand(spawn, lambda record: _launch(choice.argv, record))
+    else:
+        kind = StdioCommand(spawn, lambda record: _launch(choice.argv, record), run_folder)
+    pool = Pool(
+        kind,
+        limits_of(settings),
+        time.monotonic,
+        processes.memory,
+        on_start=journal.add,
+        on_end=journal.remove,
+        report=report,
+    )
+    running = asyncio.create_task(pool.run())
+    try:
+        yield pool, kind
+    finally:
+        running.cancel()
+        await pool.close()
+        journal.close()
+
+
+def limits_of(settings: Settings) -> Limits:
+    whole = processes.machine_memory()
+    return Limits(
+        workers=settings.max_workers,
+        memory=settings.max_memory << 20 or int(whole * SHARE_OF_MEMORY),
+        idle_s=settings.worker_idle,
+    )
+
+
+def _builtin(
+    settings: Settings, spawn: Spawn, run_folder: Path, template: Callable[[], Template]
+) -> Builtin:
+    return Builtin(
+        # -P: a folder in which the hub happens to run has no part in what is imported.
+        argv=[sys.executable, "-P", "-m", "pilothouse.worker"],
+        folder=run_folder,
+        cwd=Path.cwd(),
+        env=os.environ,
+        stderr=2,
+        spawn=spawn,
+        # How often somebody may call is counted where all calls pass: here. Where the sessions are
+        # kept is no business of a worker's.
+        settings=packed(
+            replace(settings, rate_calls_per_min=0, rate_sessions_per_min=0, registry="")
+        ),
+        template=template,
+    )
+
+
+def _playwright(settings: Settings, spawn: Spawn, folder: str, run_folder: Path) -> PlaywrightMcp:
+    def browser() -> str:
+        found = find_browser(os.environ, settings.browser)
+        return str(found.path) if found else ""
+
+    flags = ("--no-sandbox",) if needs_no_sandbox() else ()
+    return PlaywrightMcp(
+        spawn, _plain_env(), run_folder, folder=folder, flags=flags, browser=browser
+    )
+
+
+def _launch(argv: tuple[str, ...], record: SessionRecord) -> Launch:
+    return Launch(argv, Path(record.cwd) if record.cwd else Path.cwd(), _plain_env())
+
+
+def _plain_env() -> dict[str, str]:
+    """Our own variables are nobody else's; everything else is as in the user's terminal."""
+    return {name: value for name, value in os.environ.items() if "PILOTHOUSE" not in name}
