@@ -1,7 +1,8 @@
-"""The status page at `/`: what runs here and how to connect a client. Pure: facts in, HTML out."""
+"""The status page: what runs here and how to connect a client. Pure: facts in, HTML out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,65 @@ from pilothouse import __version__
 from pilothouse.core.snippets import snippets
 
 if TYPE_CHECKING:
-    from pilothouse.core.registry import Registry
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pilothouse.core.listing import Listing
 
 
-def status_page(registry: Registry, *, sessions: int, uptime_sec: float, url: str) -> str:
-    """The page's HTML as things stand now; `CSS` is served beside it."""
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session that the hub knows, and its worker if it has one."""
+
+    name: str
+    client: str
+    """What it calls itself."""
+    seen_s: float
+    """Seconds since its last request."""
+    pid: int = 0
+    state: str = ""
+    """Of the worker."""
+    memory: int = 0
+    """Bytes, with its browsers."""
+    up_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HubFacts:
+    """What a hub has beside a single process."""
+
+    rows: Sequence[SessionRow]
+    """Those that were used last."""
+    workers: int
+    memory: int
+    """Bytes of all workers."""
+    queued: int
+    services: Mapping[str, str] = field(default_factory=dict)
+    """Those that all workers share: where each answers, or why it is off."""
+
+
+def status_page(
+    listings: Collection[Listing],
+    summaries: Mapping[str, str],
+    *,
+    sessions: int,
+    uptime_sec: float,
+    url: str,
+    hub: HubFacts | None = None,
+) -> str:
+    """The page's HTML as things stand now; `CSS` is served beside it.
+
+    Args:
+        listings: The tools that are served.
+        summaries: What their groups are for.
+        sessions: How many are open.
+        uptime_sec: How long it runs.
+        url: By which it was asked for.
+        hub: What is there if each session has a process of its own.
+    """
     groups: dict[str, list[tuple[str, str]]] = {}
-    for tool in registry.tools.values():
-        groups.setdefault(tool.group.name, []).append((tool.name, tool.summary))
-    summaries = {tool.group.name: tool.group.summary for tool in registry.tools.values()}
-    tools = "".join(_group(name, summaries[name], rows) for name, rows in groups.items())
+    for tool in listings:
+        groups.setdefault(tool.group, []).append((tool.name, tool.summary))
+    tools = "".join(_group(name, summaries.get(name, ""), rows) for name, rows in groups.items())
     clients = "".join(
         f"<dt>{escape(name)}</dt><dd><code>{escape(line)}</code></dd>"
         for name, line in snippets(url).items()
@@ -29,10 +79,52 @@ def status_page(registry: Registry, *, sessions: int, uptime_sec: float, url: st
         url=escape(url),
         uptime=_span(int(uptime_sec)),
         sessions=sessions,
-        count=len(registry.tools),
+        workers="" if hub is None else _fact(str(hub.workers), "workers, " + _size(hub.memory)),
+        count=len(listings),
         clients=clients,
+        table="" if hub is None else _sessions(hub, sessions) + _services(hub.services),
         tools=tools,
     )
+
+
+def _fact(value: str, name: str) -> str:
+    return f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>"
+
+
+def _sessions(hub: HubFacts, sessions: int) -> str:
+    head = "".join(f"<th scope=col>{name}</th>" for name in _COLUMNS)
+    rows = "".join(map(_session, hub.rows))
+    more = sessions - len(hub.rows)
+    notes = [f"{more} more, used less lately."] if more > 0 else []
+    notes += [f"{hub.queued} calls wait for a worker."] if hub.queued else []
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+    said = " ".join(notes) or ("" if rows else "None yet: a session begins when a client connects.")
+    return f"<h2>Sessions</h2><section class=wide>{body}<p>{escape(said)}</p></section>"
+
+
+def _services(services: Mapping[str, str]) -> str:
+    if not services:
+        return ""
+    rows = "".join(
+        f"<tr><th scope=row>{escape(name)}</th><td>{escape(state)}</td></tr>"
+        for name, state in services.items()
+    )
+    return f"<h2>Shared services</h2><section><table>{rows}</table></section>"
+
+
+_COLUMNS = ("Session", "Client", "Last request", "Worker", "State", "Memory", "Up")
+
+
+def _session(row: SessionRow) -> str:
+    seen = f"{_span(int(row.seen_s))} ago"
+    worker = (str(row.pid), row.state, _size(row.memory), _span(int(row.up_s))) if row.pid else ()
+    cells = (row.client, seen, *(worker or ("none", "", "", "")))
+    shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f"<tr><th scope=row><code>{escape(row.name)}</code></th>{shown}</tr>"
+
+
+def _size(size: int) -> str:
+    return f"{size / (1 << 20):,.0f} MB"
 
 
 def _group(name: str, summary: str, rows: list[tuple[str, str]]) -> str:
@@ -85,12 +177,14 @@ _PAGE = """<!doctype html>
 <ul class="facts">
 <li><b>running</b><span>up {uptime}</span></li>
 <li><b>{sessions}</b><span>sessions</span></li>
+{workers}
 <li><b>{count}</b><span>tools</span></li>
 <li><b>{version}</b><span>version</span></li>
 </ul>
 <h2>Connect a client</h2>
 <p>MCP is served at <code>{url}/mcp</code>. Paste one line:</p>
 <dl>{clients}</dl>
+{table}
 <h2>Tools</h2>
 {tools}
 </main>
@@ -126,6 +220,11 @@ h3 { margin: 0; font-size: 1rem; color: var(--accent); }
 .facts span, section p { color: var(--quiet); }
 section { margin-bottom: 0.75rem; }
 section p { margin: 0 0 0.5rem; }
+.wide { overflow-x: auto; }
+.wide p { margin: 0.5rem 0 0; }
+.wide p:empty { display: none; }
+.wide td { white-space: nowrap; }
+thead th { border-top: 0; color: var(--quiet); font-size: 0.86em; }
 dl { margin: 0; }
 dt { font-weight: 600; }
 dd { margin: 0 0 0.75rem; overflow-x: auto; }

@@ -1,0 +1,94 @@
+"""Walking back from an item to where it began. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilothouse.timeline.model import Item, Link
+
+NEAR_MS = 2_000.0
+MOST_NEAR = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What led to an item, causes before their effects."""
+
+    items: list[Item]
+    links: list[Link]
+    """Between these items alone."""
+    near: list[Item]
+    """What went wrong shortly before, with nothing but the time to join it."""
+
+
+def causes_of(item: Item, items: list[Item], links: list[Link], depth: int) -> Chain:
+    """The chain of an item, so many links back at most.
+
+    A request that failed is told with its packet and with the errors that its server wrote, which
+    are what it led to and at the same time why it failed.
+    """
+    by_key = {one.key: one for one in items}
+    found = {item.key: item}
+    edge = [item.key]
+    for _ in range(depth):
+        edge = [
+            link.cause
+            for link in links
+            if link.effect in edge and link.cause in by_key and link.cause not in found
+        ]
+        found |= {key: by_key[key] for key in edge}
+    found |= _explaining(found, by_key, links)
+    told = [link for link in links if link.cause in found and link.effect in found]
+    return Chain(_in_order(found, told), told, _near(item, items, found))
+
+
+def _in_order(found: dict[str, Item], links: list[Link]) -> list[Item]:
+    """By time, but never an effect before its cause: browser, proxy and server have clocks of their
+    own, and what a busy machine hears late it dates late."""
+    waiting = sorted(found.values(), key=lambda one: (one.at, one.key))
+    causes: dict[str, set[str]] = {item.key: set() for item in waiting}
+    for link in links:
+        causes[link.effect].add(link.cause)
+    ordered: dict[str, Item] = {}
+    while waiting:
+        free = (item for item in waiting if causes[item.key] <= ordered.keys())
+        first = next(free, waiting[0])  # should two ever be each other's cause
+        ordered[first.key] = first
+        waiting.remove(first)
+    return list(ordered.values())
+
+
+def _explaining(
+    found: dict[str, Item], by_key: dict[str, Item], links: list[Link]
+) -> dict[str, Item]:
+    """Packets and error lines of the requests that failed."""
+    failed = {
+        key for key, one in found.items() if one.lane in ("network", "packets") and one.failed
+    }
+    packets = {
+        link.effect
+        for link in links
+        if link.cause in failed and by_key[link.effect].lane == "packets"
+    }
+    lines = {
+        link.effect
+        for link in links
+        if link.cause in failed | packets
+        and by_key[link.effect].lane == "server"
+        and by_key[link.effect].failed
+    }
+    return {key: by_key[key] for key in packets | lines}
+
+
+def _near(item: Item, items: list[Item], found: dict[str, Item]) -> list[Item]:
+    near = [
+        one
+        for one in items
+        if one.key not in found
+        and one.level in ("error", "warn")
+        and one.kind != "call"
+        and item.at - NEAR_MS <= one.at <= item.ended
+    ]
+    return near[-MOST_NEAR:]

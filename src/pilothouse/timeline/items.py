@@ -1,0 +1,246 @@
+"""From moments to items: an exchange of the browser, a packet with its answer and a stack trace in
+the server's log are one item each. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.lanes import (
+    OWNER_CHARACTERS,
+    TAB,
+    key_of,
+    lane_of,
+    level_of,
+    line_of,
+    request_of,
+    shown,
+)
+from pilothouse.timeline.model import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pilothouse.core.timeline import Moment
+
+_ID_HEADERS = frozenset(
+    {
+        "x-pilothouse-exchange",
+        "x-request-id",
+        "x-correlation-id",
+        "x-trace-id",
+        "x-amzn-trace-id",
+        "request-id",
+        "traceparent",
+    }
+)
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_]{7,}(?:-[0-9A-Za-z_]+)*")
+_CONTINUED_MS = 1_000
+"""A line that begins with a space belongs to the one before, if that was not longer ago."""
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def ids_in(text: str) -> set[str]:
+    """The words of a text that could be an id, whole and in their parts."""
+    found = set(_ID.findall(text))
+    found |= {part for word in found for part in word.split("-")}
+    return {word for word in found if len(word) >= 8 and any(c.isdigit() for c in word)}
+
+
+def items_of(moments: Iterable[Moment], several: frozenset[str] = frozenset()) -> list[Item]:
+    """The items of some moments, in the order of their beginnings. `several` are the kinds of keys
+    that say whose they are."""
+    maker = _Maker(several)
+    for moment in moments:
+        maker.take(moment)
+    return maker.done()
+
+
+class _Maker:
+    """Puts moments that are one thing into one item."""
+
+    def __init__(self, several: frozenset[str]) -> None:
+        self._several = several
+        self._items: dict[str, Item] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        """Of exchanges: what was told so far."""
+        self._written: dict[tuple[str, str, str], Item] = {}
+        """Session, service and stream → the newest item of its log."""
+        self._frames: dict[str, Counter[str]] = {}
+
+    def take(self, moment: Moment) -> None:
+        match moment.event.name:
+            case "RequestSent" | "ResponseReceived" | "LoadingFinished" | "LoadingFailed":
+                self._exchange(moment)
+            case "WebSocketUsed":
+                self._socket(moment)
+            case "PacketRecorded":
+                self._packet(moment)
+            case "ServerLogged":
+                self._line(moment)
+            case _:
+                self._single(moment)
+
+    def done(self) -> list[Item]:
+        for key, facts in self._facts.items():
+            _finish(self._items[key], facts)
+        return sorted(self._items.values(), key=lambda item: item.at)
+
+    def _single(self, moment: Moment) -> None:
+        event, facts, key = moment.event, moment.event.facts(), key_of(moment)
+        lane = lane_of(event.name)
+        took = facts.get("duration_ms") or 0.0 if lane == "steps" else 0.0
+        tab = moment.source.removeprefix(TAB) if moment.source.startswith(TAB) else ""
+        self._items[str(key)] = Item(
+            key=shown(key, self._several),
+            lane=lane,
+            at=event.at - took,
+            ended=event.at,
+            text=_told(event.name, facts),
+            level=level_of(event.name, facts),
+            name=event.name,
+            keys=event.keys,
+            aliases=[str(key)],
+            tab=tab or str(facts.get("target_id") or "")[:OWNER_CHARACTERS],
+            session=str(facts.get("session_id") or ""),
+            url=str(facts.get("url") or ""),
+            failed=level_of(event.name, facts) == "error",
+            looks=bool(facts.get("looks")),
+        )
+
+    def _begun(self, key: str, moment: Moment, ended: float = math.inf) -> Item:
+        """The item of something that takes several moments, made of the first one."""
+        item = self._items.get(key)
+        if item is None:
+            event, source = moment.event, moment.source
+            item = self._items[key] = Item(
+                key=key,
+                lane=lane_of(event.name),
+                at=event.at,
+                ended=ended,
+                text="",
+                level="info",
+                name=event.name,
+                tab=source.removeprefix(TAB) if source.startswith(TAB) else "",
+            )
+        return item
+
+    def _exchange(self, moment: Moment) -> None:
+        event = moment.event
+        request = request_of(event.keys)
+        key, facts = f"request:{request}", event.facts()
+        item = self._begun(key, moment)
+        known = self._facts.setdefault(key, {})
+        headers: Mapping[str, str] = facts.get("headers") or {}
+        known |= {name: value for name, value in facts.items() if value not in (None, "")}
+        if event.name != "RequestSent" and not facts.get("redirect"):
+            item.answered = min(item.answered, event.at)
+        if event.name in ("LoadingFinished", "LoadingFailed"):
+            item.ended = event.at
+        item.keys |= event.keys
+        item.ids |= _ids_of(headers)
+
+    def _socket(self, moment: Moment) -> None:
+        event, facts = moment.event, moment.event.facts()
+        key = f"request:{request_of(event.keys)}"
+        item = self._begun(key, moment)
+        item.keys |= event.keys
+        item.type = "WebSocket"
+        frames = self._frames.setdefault(key, Counter())
+        frames[facts.get("direction") or facts.get("event") or ""] += 1
+        if facts.get("event") == "closed":
+            item.ended = event.at
+        if facts.get("event") == "error":
+            item.level, item.failed = "error", True
+        item.url = str(facts.get("url") or item.url)
+        open_now = "open" if item.ended == math.inf else "closed"
+        item.text = (
+            f"WebSocket {item.url}: {frames['sent']} sent, {frames['recv']} received, {open_now}"
+        )
+
+    def _packet(self, moment: Moment) -> None:
+        event, facts = moment.event, moment.event.facts()
+        key = f"packet:{facts['group']}"
+        item = self._begun(key, moment, ended=event.at)
+        item.at, item.ended = min(item.at, event.at), max(item.ended, event.at)
+        item.keys |= event.keys
+        item.aliases.append(f"packet:{facts['packet_id']}")
+        item.ids |= {key[9:] for key in event.keys if key.startswith("exchange:")}
+        item.method, item.url = facts["method"], f"{facts['server_name']}{facts['url']}"
+        if facts.get("status") or not item.text:
+            item.text = line_of(event.name, {**facts, "packet_id": facts["group"]})
+            item.level = level_of(event.name, facts)
+            item.failed = item.level == "error"
+
+    def _line(self, moment: Moment) -> None:
+        event, facts = moment.event, moment.event.facts()
+        log = (facts.get("session_id") or "", facts["service"], facts["stream"])
+        before, line = self._written.get(log), str(facts["line"])
+        if (
+            before is not None
+            and _continues(line, before)
+            and event.at - before.ended < (_CONTINUED_MS)
+        ):
+            before.line += "\n" + line
+            before.ended = event.at
+            before.aliases.append(str(key_of(moment)))
+            before.text = f"server {facts['stream']}: {_first_and_main(before.line)}"
+            before.level = "error" if before.line.startswith(_TRACEBACK) else before.level
+            before.failed = before.level == "error"
+            return
+        self._single(moment)
+        item = self._items[str(key_of(moment))]
+        item.line = line
+        self._written[log] = item
+
+
+def _finish(item: Item, facts: Mapping[str, Any]) -> None:
+    """An exchange as far as it has come."""
+    item.method, item.url = str(facts.get("method") or "GET"), str(facts.get("url") or "")
+    item.type = str(facts.get("resourceType") or "")
+    status, error = int(facts.get("status") or 0), str(facts.get("errorText") or "")
+    if item.ended == math.inf and item.type != "EventSource":
+        # A page that does not read a body never hears of its end.
+        item.ended = item.answered
+    outcome = "cancelled" if facts.get("canceled") else error or (str(status) if status else "")
+    took = f" in {item.ended - item.at:.0f} ms" if outcome and item.ended < math.inf else ""
+    item.text = f"{item.method} {item.url} → {outcome or 'no answer yet'}{took}"
+    if error and not facts.get("canceled"):
+        item.level = "error"
+    elif status:
+        item.level = level_of("ResponseReceived", {"status": status})
+    item.failed = item.level in ("error", "warn")
+
+
+def _ids_of(headers: Mapping[str, str]) -> set[str]:
+    return {
+        word
+        for name, value in headers.items()
+        if name.lower() in _ID_HEADERS
+        for word in ids_in(str(value))
+    }
+
+
+def _told(name: str, facts: Mapping[str, Any]) -> str:
+    """A moment's line, with the place in the code where it has one."""
+    place = facts.get("stack")
+    where = f" ({place['url']}:{place['line']})" if place and place["line"] else ""
+    return line_of(name, facts) + where
+
+
+def _continues(line: str, before: Item) -> bool:
+    """Whether a line is part of what the item before tells: a stack trace, mostly."""
+    if line[:1] in (" ", "\t"):
+        return True
+    # Python names the error in the first line after the frames.
+    told = before.line.rpartition("\n")[2]
+    return before.line.startswith(_TRACEBACK) and told[:1] in (" ", "\t")
+
+
+def _first_and_main(block: str) -> str:
+    """The first line of several, with the one that says most: Python's last, others' second."""
+    first, *others = block.split("\n")
+    main = others[-1] if first.startswith(_TRACEBACK) else others[0]
+    return f"{first} … {main.strip()} ({len(others) + 1} lines)"

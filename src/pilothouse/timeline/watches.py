@@ -1,0 +1,216 @@
+"""Standing watches: when they fire, and what is told of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.clock import iso
+from pilothouse.core.events import SessionTerminated
+from pilothouse.core.fence import Story
+from pilothouse.core.lanes import Key, key_of, level_of, line_of, request_of
+from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pilothouse.core.events import Occurrence
+    from pilothouse.core.timeline import Moment
+    from pilothouse.timeline.conditions import Condition
+
+MOST_PENDING = 10_000
+_MOST_KEPT = 1_000
+
+
+# What is told
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One time that a watch fired. It is put into words when it is told: of thousands only the
+    first and the last are."""
+
+    key: Key
+    at: float
+    event: Occurrence | None = None
+    line: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.event is None:
+            return self.line
+        return line_of(self.event.name, self.event.facts())
+
+
+type Show = Callable[[Hit], dict[str, Any]]
+"""Puts a hit into words, masked."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Several hits as one: how many, the first and the last."""
+
+    count: int = 0
+    first: Hit | None = None
+    last: Hit | None = None
+
+    def add(self, hit: Hit) -> None:
+        self.count += 1
+        self.first = self.first or hit
+        self.last = hit
+
+    def told(self, show: Show) -> dict[str, Any]:
+        told: dict[str, Any] = {"count": self.count}
+        if self.first is not None:
+            told["first"] = show(self.first)
+        if self.last is not None and self.count > 1:
+            told["last"] = show(self.last)
+        return told
+
+
+@dataclass(slots=True)
+class Watch:
+    """One standing watch."""
+
+    id: str
+    when: str
+    condition: Condition
+    since: float
+    session_id: str = ""
+    """The browser session that it is for; empty for all."""
+    ended: str = ""
+    """Why it cannot fire any more."""
+    fired: Tally = field(default_factory=Tally)
+    news: Tally = field(default_factory=Tally)
+    """What no answer has told yet."""
+
+    def fire(self, hit: Hit) -> None:
+        self.fired.add(hit)
+        self.news.add(hit)
+
+    def ends_with(self, event: Occurrence) -> bool:
+        """Whether an event is the end of the session that it is for."""
+        if not isinstance(event, SessionTerminated) or event.session_id != self.session_id:
+            return False
+        self.ended = self.ended or f"its session has ended ({event.reason})"
+        return True
+
+    def told(self, show: Show) -> dict[str, Any]:
+        told = {"id": self.id, "when": self.when, "since": iso(self.since)}
+        told |= self.fired.told(show)
+        if self.session_id:
+            told["sessionId"] = self.session_id
+        if self.ended:
+            told["ended"] = self.ended
+        return told
+
+    def take_news(self, show: Show) -> dict[str, Any] | None:
+        """What happened since the last time; once."""
+        if not self.news.count:
+            return None
+        news, self.news = self.news, Tally()
+        return {"id": self.id, "when": self.when, **news.told(show)}
+
+
+def footer(news: Iterable[dict[str, Any]]) -> Story:
+    """What watches have to tell, below an answer that is about something else."""
+    story = Story()
+    for one in news:
+        times = "once" if one["count"] == 1 else f"{one['count']} times"
+        story.say(f"Watch {one['id']} fired {times}.")
+        story.quote(one["id"], {name: one[name] for name in one if name not in ("id", "count")})
+    story.say("Call timeline with a key as around to see what belongs to it.")
+    return story
+
+
+# When it fires
+
+
+class Judge:
+    """Decides for one watch; keeps no more of what it saw than that needs."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self._begun: dict[str, tuple[float, str, bool]] = {}
+        """Request → when it was sent, what it asks for, and whether an answer has begun."""
+        self._told: dict[str, None] = {}
+        """Exchanges that have fired: browser and proxy both tell of one."""
+
+    def judge(self, moment: Moment) -> Iterator[Hit]:
+        """What this moment makes of it."""
+        match self._condition:
+            case ConsoleError():
+                fits = self._is_error(moment)
+            case Status() as status:
+                fits = self._has_status(moment, status)
+            case Logged(pattern):
+                fits = moment.event.name == "ServerLogged" and bool(
+                    pattern.search(moment.event.facts()["line"])
+                )
+            case Slow(limit):
+                yield from self._measured(moment, limit)
+                return
+            case Gone():
+                return
+        if fits:
+            yield Hit(key_of(moment), moment.event.at, moment.event)
+
+    def overdue(self, now: float) -> Iterator[Hit]:
+        """Requests that have waited for too long by now."""
+        if not isinstance(self._condition, Slow):
+            return
+        limit = self._condition.limit_ms
+        waiting = [(key, told) for key, told in self._begun.items() if not told[2]]
+        for request, (at, what, _) in waiting:
+            if now - at > limit:
+                del self._begun[request]
+                yield self._slow(request, now, f"{what}: no answer after {limit:.0f} ms")
+
+    def next_due(self) -> float | None:
+        """When the next request will have waited for too long, if it still does."""
+        if not isinstance(self._condition, Slow):
+            return None
+        waiting = [at for at, _, is_answered in self._begun.values() if not is_answered]
+        return min(waiting) + self._condition.limit_ms if waiting else None
+
+    def _is_error(self, moment: Moment) -> bool:
+        event = moment.event
+        is_line = event.name in ("ConsoleLogged", "EntryLogged")
+        return is_line and level_of(event.name, event.facts()) == "error"
+
+    def _has_status(self, moment: Moment, status: Status) -> bool:
+        event = moment.event
+        if event.name not in ("ResponseReceived", "PacketRecorded"):
+            return False
+        number = event.facts().get("status") or 0
+        return number > 0 and status.fits(number) and self._is_new(event.keys)
+
+    def _is_new(self, keys: frozenset[str]) -> bool:
+        shared = [key for key in keys if key.startswith(("exchange:", "packet:"))]
+        if any(key in self._told for key in shared):
+            return False
+        self._told |= dict.fromkeys(shared)
+        while len(self._told) > _MOST_KEPT:
+            del self._told[next(iter(self._told))]
+        return True
+
+    def _measured(self, moment: Moment, limit: float) -> Iterator[Hit]:
+        event = moment.event
+        request = request_of(event.keys)
+        if event.name == "RequestSent":
+            if request not in self._begun:  # a redirect goes on with the same id
+                self._begun[request] = (event.at, line_of(event.name, event.facts()), False)
+            if len(self._begun) > MOST_PENDING:
+                del self._begun[next(iter(self._begun))]
+            return
+        if event.name not in ("ResponseReceived", "LoadingFinished", "LoadingFailed"):
+            return
+        at, what, _ = self._begun.pop(request, (event.at, "", False))
+        took = event.at - at
+        if what and took > limit:
+            yield self._slow(request, event.at, f"{what} took {took:.0f} ms")
+        elif what and event.name == "ResponseReceived":
+            self._begun[request] = (at, what, True)
+
+    def _slow(self, request: str, at: float, line: str) -> Hit:
+        return Hit(Key("request", request), at, line=line)
