@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.observe.browser import Browser
+from pilothouse.core.faults import Fault
 from pilothouse.observe.cdp import CdpError, CdpGone, CdpTimeout
 from pilothouse.observe.choosing import choose, unattachable
-from pilothouse.observe.endpoint import START_HINT, find_endpoint
+from pilothouse.observe.connections import Connections
+from pilothouse.observe.endpoint import START_HINT
 from pilothouse.observe.model import (
     AlreadyObserving,
     Body,
     BodyNotAvailable,
     BrowserUnreachable,
     NotObserving,
-    SecurityBlocked,
     SessionUnknown,
 )
-from pilothouse.observe.numbers import counted, totals_of
+from pilothouse.observe.numbers import NAMES, totals_of
 from pilothouse.observe.observation import Observation
 
 if TYPE_CHECKING:
@@ -33,11 +32,14 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.precedence import Precedence
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
+    from pilothouse.observe.browser import Browser
+    from pilothouse.observe.connections import Key
     from pilothouse.observe.model import Filters, Target
-    from pilothouse.observe.observation import Keep
+    from pilothouse.observe.observation import Keep, State
 
 RETRY_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses between attempts to reach a browser that went away; the last one repeats."""
@@ -62,14 +64,14 @@ class Observatory:
         keep: Keep | None,
         debug_port: Callable[[str], int | None] = lambda _: None,
         foreign_ports: Callable[[], frozenset[int]] = frozenset,
+        precedence: Precedence | None = None,
     ) -> None:
         """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring.
 
         `debug_port` gives the port of an e2e session of this agent, `foreign_ports` those of
-        other agents' sessions.
+        other agents' sessions. Floods of events wait for calls by `precedence`.
         """
         self._debug_port = debug_port
-        self._foreign_ports = foreign_ports
         self._keep = keep
         self.redactor = redactor
         self._count = count
@@ -79,63 +81,27 @@ class Observatory:
         self._clock = clock
         self._changed = changed
         self._timeline = timeline
-        self._environ = environ
         self._observations: dict[str, Observation] = {}
         self._next_seqs: dict[str, int] = {}
         """Of targets whose observation was dropped: their seq goes on, it never begins again."""
-        self._browsers: dict[tuple[str, int], Browser] = {}
-        self._connecting = asyncio.Lock()
+        self._connections = Connections(settings, environ, foreign_ports, precedence, self._opened)
         self._retired: Counter[str] = Counter()
-        """Counts of observations and browsers that are gone."""
+        """Counts of observations that are gone."""
 
     # Browsers
 
-    async def _browser(self, host: str | None, port: int | None) -> Browser:
-        key = (host or self._settings.cdp_host, port or self._settings.cdp_port)
-        if key[1] in self._foreign_ports():
-            raise SecurityBlocked(
-                f"port {key[1]} belongs to another session's browser",
-                hint="observe your own session's tabs: cdp_list_targets with its sessionId",
-                host=key[0],
-                port=key[1],
-            )
-        async with self._connecting:
-            browser = self._browsers.get(key)
-            if browser is None:
-                browser = await self._open(key)
-                self._browsers[key] = browser
-                self._tasks.start_soon(self._serve, key, browser)
-            return browser
+    def _opened(self, key: Key, browser: Browser) -> None:
+        self._tasks.start_soon(self._serve, key, browser)
 
-    async def _open(self, key: tuple[str, int]) -> Browser:
-        host, port = key
-        endpoint = await find_endpoint(
-            host,
-            port,
-            local_only=self._settings.cdp_security_localonly,
-            environ=self._environ,
-        )
-        browser = Browser(endpoint)
-        try:
-            await browser.open()
-        except (OSError, TimeoutError, CdpError) as error:
-            raise BrowserUnreachable(
-                f"the browser on {host}:{port} refused the connection ({error})",
-                hint=START_HINT,
-                host=host,
-                port=port,
-            ) from None
-        return browser
-
-    async def _serve(self, key: tuple[str, int], browser: Browser) -> None:
+    async def _serve(self, key: Key, browser: Browser) -> None:
         """Serve a connection; when it is lost, come back for what was observed."""
         try:
             await browser.run()
         finally:
             await browser.close()
-        if self._browsers.get(key) is not browser:
+        if self._connections.get(key) is not browser:
             return  # closed by us
-        self._retire(key)
+        self._connections.retire(key)
         lost = [o for o in self._of(key) if o.state in ("observing", "crashed")]
         for observation in lost:
             observation.state = "disconnected"
@@ -143,52 +109,49 @@ class Observatory:
         if lost:
             await self._come_back(key)
 
-    async def _come_back(self, key: tuple[str, int]) -> None:
+    async def _come_back(self, key: Key) -> None:
+        """Try until nothing is disconnected any more. Whatever answers there meanwhile, also what
+        is no browser or may not be attached to, ends no more than the attempt."""
+        told: set[str] = set()
         attempt = 0
         while any(o.state == "disconnected" for o in self._of(key)):
             await anyio.sleep(RETRY_S[min(attempt, len(RETRY_S) - 1)])
             attempt += 1
             try:
-                browser = await self._browser(*key)
-                open_now = {target.id for target in await browser.targets()}
-            except (BrowserUnreachable, CdpError):
+                async with self._connections.using(*key) as browser:
+                    open_now = {target.id for target in await browser.targets()}
+                    for observation in [o for o in self._of(key) if o.state == "disconnected"]:
+                        await self._resume(browser, observation, open_now, told)
+            except (Fault, CdpError):
                 continue
-            for observation in [o for o in self._of(key) if o.state == "disconnected"]:
-                if observation.target_id not in open_now:
-                    observation.state = "closed"
-                    observation.note("detached", reason="the tab is gone after a reconnect")
-                    continue
-                try:
-                    # Before the first event of the new connection: what came between is lost.
-                    observation.note("gap", reason="events while disconnected are lost")
-                    observation.go_on()
-                    observation.state = "observing"
-                    await browser.attach(observation)
-                except (CdpError, TimeoutError):
-                    observation.state = "disconnected"
+
+    @staticmethod
+    async def _resume(
+        browser: Browser, observation: Observation, open_now: set[str], told: set[str]
+    ) -> None:
+        if observation.target_id not in open_now:
+            observation.state = "closed"
+            observation.note("detached", reason="the tab is gone after a reconnect")
             return
+        if observation.target_id not in told:
+            # Before the first event of the new connection: what came between is lost.
+            observation.note("gap", reason="events while disconnected are lost")
+            told.add(observation.target_id)
+        observation.go_on()
+        observation.state = "observing"
+        try:
+            await browser.attach(observation)
+        except (CdpError, TimeoutError):
+            observation.state = "disconnected"
 
-    def _of(self, key: tuple[str, int]) -> list[Observation]:
+    def _of(self, key: Key) -> list[Observation]:
         return [o for o in self._observations.values() if (o.host, o.port) == key]
-
-    def _retire(self, key: tuple[str, int]) -> None:
-        counts = self._browsers.pop(key).cdp.counts
-        self._retired += counted(counts)
-
-    async def _close_unused(self, key: tuple[str, int]) -> None:
-        browser = self._browsers.get(key)
-        if browser is not None and not browser.is_used:
-            self._retire(key)
-            await browser.close()
 
     # The port
 
     async def targets(self, host: str | None, port: int | None) -> list[Target]:
-        browser = await self._browser(host, port)
-        try:
+        async with self._connections.using(host, port) as browser:
             return await self._targets_of(browser)
-        finally:
-            await self._close_unused((browser.endpoint.host, browser.endpoint.port))
 
     @staticmethod
     async def _targets_of(browser: Browser) -> list[Target]:
@@ -212,13 +175,12 @@ class Observatory:
         known = self._observations.get(target_id or "")
         if known is not None and host is None and port is None:
             host, port = known.host, known.port  # a tab of an e2e session, say
-        browser = await self._browser(host, port)
-        key = (browser.endpoint.host, browser.endpoint.port)
-        try:
+        async with self._connections.using(host, port) as browser:
+            key = (browser.endpoint.host, browser.endpoint.port)
             target = choose(
                 await self._targets_of(browser), target_id, url_includes, browser.endpoint
             )
-            held = self._observations.get(target.id)
+            held = self._observations.get(target.id) or self._stored(target.id)
             if held is not None and held.implicit and held.state in ("observing", "crashed"):
                 held.implicit = False  # the recording that runs is adopted, with all it has
                 held.limit(buffer_size, ttl_sec)
@@ -230,6 +192,7 @@ class Observatory:
                     targetId=target.id,
                 )
             observation = held or self._new(target.id, key, buffer_size, ttl_sec)
+            before = observation.state
             observation.include_workers = include_workers
             observation.include_iframes = include_iframes
             if held is not None:
@@ -241,17 +204,15 @@ class Observatory:
             try:
                 await browser.attach(observation)
             except (CdpError, TimeoutError) as error:
-                self._forget_failed(observation, held)
-                raise unattachable(target, error) from None
+                self._forget_failed(observation, before if held else None)
+                raise unattachable(target, error, browser) from None
             self._timeline.adopt(f"tab {target.id[:6]}", observation.ring)
             return observation
-        finally:
-            await self._close_unused(key)
 
     def _new(
         self,
         target_id: str,
-        key: tuple[str, int],
+        key: Key,
         buffer_size: int | None = None,
         ttl_sec: int | None = None,
     ) -> Observation:
@@ -268,24 +229,23 @@ class Observatory:
 
     async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
         """Observe a tab of an e2e session from its first request on."""
-        if and_popups:
-            key = ("127.0.0.1", port)
-            browser = await self._browser(*key)
-            browser.take_page = partial(self._take_page, key)
-        observation = await self.observe(
-            "127.0.0.1",
-            port,
-            target_id,
-            None,
-            include_workers=True,
-            include_iframes=True,
-            buffer_size=None,
-            ttl_sec=None,
-        )
+        key = ("127.0.0.1", port)
+        async with self._connections.using(*key) as browser:
+            if and_popups:
+                browser.take_page = partial(self._take_page, key)
+            observation = await self.observe(
+                *key,
+                target_id,
+                None,
+                include_workers=True,
+                include_iframes=True,
+                buffer_size=None,
+                ttl_sec=None,
+            )
         observation.implicit = True
         return observation
 
-    def _take_page(self, key: tuple[str, int], target_id: str) -> Observation:
+    def _take_page(self, key: Key, target_id: str) -> Observation:
         """One that the app opened: it is recorded before anybody knows of it."""
         observation = self._new(target_id, key)
         observation.implicit, observation.state = True, "observing"
@@ -299,10 +259,7 @@ class Observatory:
             if observation.state in ("observing", "crashed", "disconnected"):
                 observation.state = "closed"
                 observation.note("detached", reason="the session has ended")
-        browser = self._browsers.get(key)
-        if browser is not None:
-            self._retire(key)
-            await browser.close()
+        await self._connections.close(key)
 
     def port_of(self, session_id: str | None) -> int | None:
         if session_id is None:
@@ -316,11 +273,12 @@ class Observatory:
             )
         return port
 
-    def _forget_failed(self, observation: Observation, held: Observation | None) -> None:
-        if held is None:
+    def _forget_failed(self, observation: Observation, before: State | None) -> None:
+        """`before` is what it was when it was there already."""
+        if before is None:
             del self._observations[observation.target_id]
         else:
-            observation.state = "stopped"
+            observation.state = before
 
     def find(self, target_id: str) -> Observation:
         self.sweep()
@@ -361,10 +319,10 @@ class Observatory:
 
     async def _detach(self, observation: Observation) -> None:
         key = (observation.host, observation.port)
-        browser = self._browsers.get(key)
+        browser = self._connections.get(key)
         if browser is not None:
             browser.detach(observation)
-            await self._close_unused(key)
+            await self._connections.close_unused(key)
 
     def _drop(self, observation: Observation) -> None:
         """Out of memory; what a store keeps stays there until cdp_clear_events."""
@@ -386,18 +344,23 @@ class Observatory:
         browser = self._browser_of(target_id)
         return await browser.value(target_id, expression) if browser else None
 
+    async def picture(self, target_id: str) -> bytes:
+        browser = self._browser_of(target_id)
+        return await browser.picture(target_id) if browser else b""
+
     def _browser_of(self, target_id: str) -> Browser | None:
-        observation = self.find(target_id)
-        if observation.state != "observing":
+        # Not by `find`: who only looks at the page reads nothing of what was recorded.
+        observation = self._observations.get(target_id)
+        if observation is None or observation.state != "observing":
             return None
-        return self._browsers.get((observation.host, observation.port))
+        return self._connections.get((observation.host, observation.port))
 
     async def body(self, target_id: str, request_id: str) -> Body:
         observation = self.find(target_id)
         kept = observation.bodies.get(request_id)
         if kept is not None:
             return kept
-        browser = self._browsers.get((observation.host, observation.port))
+        browser = self._connections.get((observation.host, observation.port))
         if browser is None or observation.state in ("stopped", "closed", "disconnected"):
             raise BodyNotAvailable(
                 f"the body of {request_id} was not kept and the target is {observation.state}",
@@ -412,6 +375,9 @@ class Observatory:
             why = "the browser did not answer in time"
         except CdpError as error:
             why = error.message
+        known = observation.normalizer.requests.get(request_id)
+        if known is not None and known.url.startswith(("data:", "blob:")):
+            why = "it never came over the network; the page had it already"
         raise BodyNotAvailable(
             f"the browser has no body for {request_id}: {why}",
             hint="redirects, 204s, streams, cancelled and very large responses have none",
@@ -422,14 +388,12 @@ class Observatory:
 
     def report(self) -> None:
         """Bring the counters of /metrics up to date; nothing is counted on the hot path twice."""
-        totals: Counter[str] = Counter(self._retired)
+        totals = self._retired + self._connections.totals()
         for observation in self._observations.values():
             totals += totals_of(observation)
-        for browser in self._browsers.values():
-            totals += counted(browser.cdp.counts)
-        for name, total in totals.items():
-            self._count(name, total - self._counted.get(name, 0))
-            self._counted[name] = total
+        for name in NAMES:  # also those that are still zero: a rate begins there
+            self._count(name, totals[name] - self._counted.get(name, 0))
+            self._counted[name] = totals[name]
 
     # Time to live
 
@@ -438,7 +402,7 @@ class Observatory:
         now = self._clock()
         expired = [o for o in self._observations.values() if o.expired(now)]
         for observation in expired:
-            browser = self._browsers.get((observation.host, observation.port))
+            browser = self._connections.get((observation.host, observation.port))
             if browser is not None and observation.state in ("observing", "crashed"):
                 browser.detach(observation)
             self._drop(observation)
@@ -448,7 +412,7 @@ class Observatory:
         while True:
             await anyio.sleep(SWEEP_S)
             for observation in self.sweep():
-                await self._close_unused((observation.host, observation.port))
+                await self._connections.close_unused((observation.host, observation.port))
 
     @property
     def observations(self) -> list[Observation]:
@@ -457,34 +421,13 @@ class Observatory:
 
 @asynccontextmanager
 async def open_observatory(
-    settings: Settings,
-    clock: Clock,
-    changed: Callable[[str], None],
-    redactor: Redactor,
-    timeline: Timeline,
-    environ: Mapping[str, str],
-    count: Callable[[str, int], None],
+    make: Callable[[TaskGroup], Observatory],
     at_scrape: Callable[[Callable[[], None]], Callable[[], None]],
-    keep: Keep | None = None,
-    debug_port: Callable[[str], int | None] = lambda _: None,
-    foreign_ports: Callable[[], frozenset[int]] = frozenset,
 ) -> AsyncIterator[Observatory]:
     """The observatory of one session, until the block ends; `at_scrape` registers what brings its
     counters up to date before /metrics is read."""
     async with anyio.create_task_group() as tasks:
-        observatory = Observatory(
-            tasks,
-            settings,
-            clock,
-            changed,
-            redactor,
-            timeline,
-            environ,
-            count,
-            keep,
-            debug_port,
-            foreign_ports,
-        )
+        observatory = make(tasks)
         tasks.start_soon(observatory.keep_swept)
         forget = at_scrape(observatory.report)
         try:

@@ -9,6 +9,7 @@ origin. Whatever comes twice is kept once.
 from __future__ import annotations
 
 import asyncio
+import base64
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from pilothouse.observe.protocol import INTERESTING
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from pilothouse.core.precedence import Precedence
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.observation import Observation
 
@@ -30,6 +32,9 @@ BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
 RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
 POST_DATA_BYTES = 2 * 1024 * 1024
 """What is sent beyond this comes without its data, not even with the beginning of it."""
+PICTURE_QUALITY = 60
+PICTURE_S = 2.0
+"""How long a page may take to show itself; one that is busy is shown the next time."""
 _BUFFERS = {
     "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
     "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
@@ -53,8 +58,9 @@ class _Attached:
 class Browser:
     """A connected browser."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, precedence: Precedence | None = None) -> None:
         self.endpoint = endpoint
+        self._precedence = precedence
         self._cdp: Cdp | None = None
         self._sessions: dict[str, _Attached] = {}
         self._page_session: dict[str, str] = {}
@@ -63,6 +69,8 @@ class Browser:
         self._background: set[asyncio.Future[None]] = set()
         self.take_page: Callable[[str], Observation] | None = None
         """In a browser of our own: every page that comes is observed, before it runs."""
+        self.callers = 0
+        """How many calls are under way on this connection."""
 
     @property
     def cdp(self) -> Cdp:
@@ -72,11 +80,12 @@ class Browser:
 
     @property
     def is_used(self) -> bool:
-        return bool(self._page_session)
+        """Whether the connection must stay: for a call, for a tab, or for pages yet to come."""
+        return bool(self._page_session or self.callers or self.take_page)
 
     async def open(self) -> None:
         """Raises OSError, TimeoutError or CdpError."""
-        self._cdp = await Cdp.open(self.endpoint.url, self._on_event)
+        self._cdp = await Cdp.open(self.endpoint.url, self._on_event, self._precedence)
 
     async def run(self) -> None:
         """Serve the connection until it is gone."""
@@ -108,8 +117,7 @@ class Browser:
         except CdpError:
             return None
         info = told["targetInfo"]
-        # What has no title is shown with a part of its address instead.
-        return "" if info["title"] in info["url"] else str(info["title"])
+        return own_title(str(info["title"]), str(info["url"]))
 
     async def value(self, target_id: str, expression: str) -> Any:
         """What an expression is in the tab's document; None for what throws, and where the page
@@ -123,6 +131,18 @@ class Browser:
         except CdpError:
             return None
         return None if "exceptionDetails" in told else told["result"].get("value")
+
+    async def picture(self, target_id: str) -> bytes:
+        """A JPEG of what the tab shows; empty where it does not answer soon."""
+        session = self._page_session.get(target_id)
+        if session is None:
+            return b""
+        asked = {"format": "jpeg", "quality": PICTURE_QUALITY, "optimizeForSpeed": True}
+        try:
+            told = await self.cdp.call("Page.captureScreenshot", asked, session, PICTURE_S)
+        except CdpError:
+            return b""
+        return base64.b64decode(told["data"])
 
     # Attaching
 
@@ -175,7 +195,7 @@ class Browser:
             if not attached.observations and (number == session or attached.type != "page"):
                 del self._sessions[number]
                 self.cdp.post("Target.detachFromTarget", {"sessionId": number})
-        if not self._page_session:
+        if not self._page_session and not self.take_page:
             self.cdp.post(
                 "Target.setAutoAttach",
                 {"autoAttach": False, "flatten": True, "waitForDebuggerOnStart": False},
@@ -347,8 +367,16 @@ class Browser:
             wanted = self._of_origin(_origin(url))
         else:
             wanted = list(parent.observations)
-        known = any(held.target_id == target_id for held in self._sessions.values())
-        if not wanted or known:
+        # A frame or worker that is observed for itself still reports to its page, on a session of
+        # its own; only what reports to the same observation already is kept once.
+        known = [
+            observation
+            for held in self._sessions.values()
+            if held.target_id == target_id
+            for observation in held.observations
+        ]
+        wanted = [observation for observation in wanted if observation not in known]
+        if not wanted:
             self._let_go(session)
             return
         self._sessions[session] = _Attached(target_id, kind, url, wanted)
@@ -424,7 +452,10 @@ class Browser:
         def ask(session: str) -> asyncio.Future[dict[str, Any]]:
             return self.cdp.post("Network.getResponseBody", {"requestId": request_id}, session)
 
-        ask(session).add_done_callback(partial(keep, other=self._plain.get(session, "")))
+        plain = self._plain.get(session, "")
+        # Of what a service worker answered the plain one alone has a body, and not for long.
+        first, other = (plain, session) if plain and known.from_worker else (session, plain)
+        ask(first).add_done_callback(partial(keep, other=other))
 
     async def body(self, observation: Observation, request_id: str) -> Body:
         """Raises CdpError with the browser's own reason."""
@@ -455,6 +486,12 @@ def _auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
         "waitForDebuggerOnStart": True,
         "filter": [*kinds, {"exclude": True}],
     }
+
+
+def own_title(title: str, url: str) -> str:
+    """What has no title is shown with its address from the host on instead."""
+    host = urlsplit(url).netloc.removeprefix("www.")
+    return "" if title in url and host in title else title
 
 
 def _origin(url: str) -> str:

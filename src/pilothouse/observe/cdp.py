@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from pilothouse.core.precedence import Precedence
 from pilothouse.observe.wire import WireError, connect
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ class Counts:
 class Cdp:
     """A connection to one browser."""
 
-    def __init__(self, on_event: OnEvent) -> None:
+    def __init__(self, on_event: OnEvent, precedence: Precedence | None = None) -> None:
         self._on_event = on_event
+        self._precedence = precedence or Precedence()
         self._wire: Wire | None = None
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
@@ -78,13 +80,14 @@ class Cdp:
         self.counts = Counts()
 
     @classmethod
-    async def open(cls, url: str, on_event: OnEvent) -> Cdp:
+    async def open(cls, url: str, on_event: OnEvent, precedence: Precedence | None = None) -> Cdp:
         """Raises OSError, TimeoutError or CdpError when the browser cannot be reached."""
-        cdp = cls(on_event)
+        cdp = cls(on_event, precedence)
         try:
             cdp._wire = await connect(url, cdp._take, max_bytes=MAX_FRAME_BYTES, deadline=CONNECT_S)
         except WireError as error:
             raise CdpError("connect", str(error)) from error
+        cdp._precedence.add(cdp._wire)
         return cdp
 
     async def run(self) -> None:
@@ -94,11 +97,17 @@ class Cdp:
             await self._wire.closed.wait()
         finally:
             self._closed = True
+            self._precedence.discard(self._wire)
             self._fail(lambda pending: True, "the browser closed the connection")
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed
 
     async def close(self) -> None:
         self._closed = True
         if self._wire is not None:
+            self._precedence.discard(self._wire)
             self._wire.close()
             await self._wire.closed.wait()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pilothouse.observe.cdp import CdpTimeout
+from pilothouse.observe.endpoint import START_HINT
 from pilothouse.observe.model import BrowserUnreachable, TargetNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pilothouse.observe.browser import Browser
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.model import Target
 
@@ -40,8 +42,12 @@ def choose(
     return fitting[0]
 
 
-def unattachable(target: Target, error: Exception) -> BrowserUnreachable | TargetNotFound:
+def unattachable(
+    target: Target, error: Exception, browser: Browser
+) -> BrowserUnreachable | TargetNotFound:
     """What is said of a target that was there and could not be attached to."""
+    if not browser.cdp.is_open:
+        return BrowserUnreachable(str(error), hint=START_HINT, targetId=target.id)
     if isinstance(error, TimeoutError | CdpTimeout):
         return BrowserUnreachable(
             f"target {target.id} did not answer in time",

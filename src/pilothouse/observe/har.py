@@ -31,11 +31,13 @@ def har(
     redactor: Redactor,
     *,
     version: str,
+    missing: int = 0,
 ) -> dict[str, Any]:
     """The whole archive.
 
     `events` are those of one target in order, as they were kept: unpacked and not yet masked.
-    `body_of` gives the kept body of a request id.
+    `body_of` gives the kept body of a request id. `missing` is how many events came before these
+    and are not among them, which the archive says.
     """
     seen = [event for _, event in events]
     recording = _Recording()
@@ -47,14 +49,15 @@ def har(
         page.id = f"page_{place}"
     entries = [writer.entry(exchange) for exchange in recording.exchanges]
     entries.sort(key=lambda entry: str(entry["startedDateTime"]))
-    return {
-        "log": {
-            "version": "1.2",
-            "creator": {"name": "Pilothouse", "version": version},
-            "pages": [writer.page(page) for page in pages],
-            "entries": entries,
-        }
+    log = {
+        "version": "1.2",
+        "creator": {"name": "Pilothouse", "version": version},
+        "pages": [writer.page(page) for page in pages],
+        "entries": entries,
     }
+    if missing:
+        log["comment"] = f"{missing} events before these are not in this archive"
+    return {"log": log}
 
 
 @dataclass(eq=False, slots=True)

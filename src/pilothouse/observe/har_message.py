@@ -7,14 +7,13 @@ name, so that a secret which only decoding brings to light is not shown either.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
-from codecs import getincrementaldecoder
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from pilothouse.observe.bodies import is_text
 from pilothouse.observe.har_timing import number, whole
+from pilothouse.observe.packed import masked_base64, readable, size, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +53,7 @@ def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redac
         length = _fields(sent.get("truncated")).get("postDataPreview")
         is_whole = isinstance(posted, str) and length is None
         made["postData"] = _post_data(posted, length, mime_type, redactor)
-        made["bodySize"] = _size(str(posted)) if is_whole else _content_length(headers)
+        made["bodySize"] = size(str(posted)) if is_whole else _content_length(headers)
     return made
 
 
@@ -92,8 +91,8 @@ def frame(event: Fields, redactor: Redactor) -> Record:
     opcode, data = whole(event.get("opcode"), 1), _text(event.get("payloadPreview"))
     if opcode == 1:
         data = redactor.text(data)
-    elif (plain := _readable(_unpacked(data))) and (masked := redactor.text(plain)) != plain:
-        data = b64encode(masked.encode()).decode()
+    else:
+        data = masked_base64(data, redactor)
     return {
         "type": "send" if event.get("direction") == "sent" else "receive",
         "opcode": opcode,
@@ -110,7 +109,7 @@ def server_sent(event: Fields, redactor: Redactor) -> Record:
 
 
 def _true_length(event: Fields, name: str) -> Record:
-    """How long a text was before it was cut."""
+    """How many bytes a text had before it was cut."""
     length = _fields(event.get("truncated")).get(name)
     return {} if length is None else {"_length": whole(length)}
 
@@ -121,10 +120,6 @@ def _text(value: object) -> str:
 
 def _fields(value: object) -> Fields:
     return value if isinstance(value, dict) else {}
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
 
 
 def _version(answer: Fields, redactor: Redactor) -> str:
@@ -199,7 +194,7 @@ def _post_data(posted: object, length: object, mime_type: str, redactor: Redacto
     if posted is None:
         made["comment"] = "files, or too large for the browser to send along"
     elif length is not None:
-        made["comment"] = f"cut; {whole(length)} characters in full"
+        made["comment"] = f"cut; {whole(length)} bytes in full"
     return made
 
 
@@ -209,31 +204,15 @@ def _content(body: Body | None, mime_type: str, redactor: Redactor) -> Record:
         return made
     if not body.encoded:
         shown = redactor.text(body.text, mime_type)
-        return {**made, "size": _size(body.text), "text": shown}
-    raw = _unpacked(body.text)
+        return {**made, "size": size(body.text), "text": shown}
+    raw = unpacked(body.text)
     made["size"] = len(raw)
     if is_text(mime_type):
         said = raw.decode(json.detect_encoding(raw), "replace")
         return {**made, "text": redactor.text(said, mime_type)}
     # Text under a false flag is shown as text only when there was something to hide in it.
-    plain = _readable(raw)
+    plain = readable(raw)
     masked = None if plain is None else redactor.text(plain)
     if masked != plain:
         return {**made, "text": masked}
     return {**made, "text": body.text, "encoding": "base64"}
-
-
-def _unpacked(encoded: str) -> bytes:
-    """Base64 that may have been cut off anywhere."""
-    try:
-        return b64decode(encoded[: len(encoded) // 4 * 4])
-    except ValueError:
-        return b""
-
-
-def _readable(raw: bytes) -> str | None:
-    """The bytes as text if they are text, also when cut off within a character."""
-    try:
-        return getincrementaldecoder("utf-8")().decode(raw)
-    except UnicodeDecodeError:
-        return None

@@ -9,6 +9,18 @@ if TYPE_CHECKING:
     from pilothouse.observe.cdp import Counts
     from pilothouse.observe.observation import Observation
 
+NAMES = {
+    "events_seen": "Events of observed tabs that came in",
+    "events_filtered": "Events that a filter kept out",
+    "events_malformed": "Events that do not fit the protocol",
+    "events_dropped": "Events that made room for newer ones",
+    "cdp_frames": "Messages of browsers",
+    "cdp_bad_frames": "Messages of browsers that could not be read",
+    "cdp_commands": "Commands sent to browsers",
+    "cdp_command_milliseconds": "Time in which browsers answered commands, in all",
+}
+"""Each counter and what it says."""
+
 
 def totals_of(observation: Observation) -> Counter[str]:
     return Counter(

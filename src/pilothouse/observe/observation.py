@@ -9,13 +9,13 @@ from pilothouse.core.ring import Ring, Slice
 from pilothouse.observe.bodies import Bodies
 from pilothouse.observe.model import Filters, Seen
 from pilothouse.observe.protocol import Normalizer
+from pilothouse.observe.query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.core.clock import Clock
     from pilothouse.observe.mapping import Mapper
-    from pilothouse.observe.reading import Query
 
 type State = Literal["observing", "crashed", "disconnected", "closed", "stopped", "stored"]
 """`crashed` until the page is reloaded, `disconnected` while the browser is gone, `closed` when
@@ -31,6 +31,7 @@ MALFORMED = (
 
 
 EVERYTHING = Filters()
+EVERY_EVENT = Query()
 
 _REPEATED = frozenset({"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"})
 """What a browser tells from the beginning of the page whenever it is attached to."""
@@ -43,7 +44,8 @@ class Keep(Protocol):
     def failed(self) -> str:
         """Why events could not be written, empty when all is well."""
 
-    def append(self, target_id: str, seq: int, seen: Seen) -> None: ...
+    def append(self, target_id: str, seq: int, seen: Seen, said_at: float = 0.0) -> None: ...
+    def said_until(self, target_id: str) -> float: ...
     def lost(self, target_id: str, start: int, stop: int) -> int: ...
     def next_seq(self, target_id: str) -> int: ...
     def targets(self) -> list[str]: ...
@@ -90,7 +92,8 @@ class Observation:
         start = self.keep.next_seq(self.target_id) if self.keep else 0
         start = max(start, self.first_seq)
         self.ring: Ring[Seen] = Ring(self.buffer_size, ttl=self.ttl_sec * 1000, start=start)
-        self._last_line = self._repeated_until = 0.0
+        self._last_line = self.keep.said_until(self.target_id) if self.keep else 0.0
+        self._repeated_until = 0.0
         self.normalizer = Normalizer(lambda: self.filters.max_body_bytes)
         self.bodies = Bodies()
         self.session_of: dict[str, str] = {}
@@ -160,7 +163,7 @@ class Observation:
         seen = Seen(at, event)
         seq = self.ring.append(seen, at)
         if self.keep is not None:
-            self.keep.append(self.target_id, seq, seen)
+            self.keep.append(self.target_id, seq, seen, self._last_line)
         if event["kind"] in ("request", "response"):
             # A worker's script is asked for by its page and answered to the worker.
             self.session_of[event["requestId"]] = session
@@ -181,6 +184,30 @@ class Observation:
             after = first
         lost = self.keep.lost(self.target_id, max(offset, self.ring.cleared), first)
         return Slice([*old.items, *new.items], after, lost, old.matched + new.matched)
+
+    def older(self, first: int, most: int) -> Slice[Seen]:
+        """At most so many events before the ring's first one; without a store there are none.
+
+        `missed` says how many it has not. Of the newest ones, because the browser of the oldest is
+        long gone. Called in a thread.
+        """
+        cleared = self.ring.cleared
+        if self.keep is None:
+            return Slice([], first, first - cleared, 0)
+        start = max(0, first - most)
+        part = self.keep.read(self.target_id, start, first, most, EVERY_EVENT)
+        before = self.keep.read(self.target_id, 0, start, 1, EVERY_EVENT).matched
+        return Slice(part.items, first, before, part.matched)
+
+    def newest(self, limit: int) -> Slice[Seen]:
+        """The last events; those that the ring has no more, or not yet after a restart, come from
+        the store."""
+        part = self.ring.tail(limit)
+        room, first = limit - len(part.items), self.ring.first_seq
+        if self.keep is None:
+            return Slice(part.items, part.next_seq, self.dropped, part.matched)
+        old = self.older(first, room).items if room else []
+        return Slice([*old, *part.items], part.next_seq, 0, len(old) + part.matched)
 
     def troubles(self) -> list[str]:
         """What a reader should know about how this was recorded."""

@@ -15,6 +15,10 @@ class Observer(Protocol):
 
     redactor: Redactor
 
+    @property
+    def observations(self) -> list[Observation]:
+        """All of them, also those that have ended and are still readable."""
+
     async def targets(self, host: str | None, port: int | None) -> list[Target]:
         """Raises BrowserUnreachable, SecurityBlocked."""
 
@@ -53,6 +57,9 @@ class Observer(Protocol):
 
     async def value(self, target_id: str, expression: str) -> Any:
         """What an expression is in the tab's document; None where it cannot be known."""
+
+    async def picture(self, target_id: str) -> bytes:
+        """A JPEG of what the tab shows now; empty where it cannot be had."""
 
     async def body(self, target_id: str, request_id: str) -> Body:
         """Raises NotObserving, BodyNotAvailable."""

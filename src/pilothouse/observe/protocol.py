@@ -3,7 +3,7 @@
 Chrome reuses the request id across redirects, so each hop is told as a response and a request of
 its own with its `hop` number. Responses and the ends of loading carry their request's url and
 method, so that filters work on them. Strings longer than `maxBodyBytes` are cut, and the event says
-their true length under `truncated`.
+their true length, in bytes too, under `truncated`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.observe.packed import first_bytes, size, unpacked
 from pilothouse.observe.preview import argument_text, argument_value, message_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ INTERESTING = frozenset(
         "Inspector.targetCrashed",
         "Inspector.detached",
         "Page.frameNavigated",
+        "Page.downloadWillBegin",
+        "Page.downloadProgress",
     }
 )
 """Events that become records; all others are passed over without being looked at."""
@@ -61,6 +64,8 @@ class Request:
     resource_type: str = ""
     mime_type: str = ""
     status: int = 0
+    from_worker: bool = False
+    """A service worker answered it."""
 
 
 class Normalizer:
@@ -69,6 +74,8 @@ class Normalizer:
     def __init__(self, max_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes
         self.requests: dict[str, Request] = {}
+        self._downloads: dict[str, str] = {}
+        """URLs of downloads under way."""
         self._makers: dict[str, Callable[[Params], Made]] = {
             "Runtime.consoleAPICalled": self._console,
             "Runtime.exceptionThrown": self._exception,
@@ -89,6 +96,8 @@ class Normalizer:
                 {"kind": "other", "type": "detached", "reason": _text(p, "reason")}
             ],
             "Page.frameNavigated": self._navigated,
+            "Page.downloadWillBegin": self._download,
+            "Page.downloadProgress": self._downloaded,
         }
 
     def receive(self, method: str, params: Params) -> Made:
@@ -118,7 +127,7 @@ class Normalizer:
         }
         if kind not in _PLAIN_TYPES and kind not in _TYPES:
             made["call"] = kind  # console.table, group, count, …: shown as log
-        if len(text) <= self._max_bytes() and "%" not in text:
+        if text.isascii() and len(text) <= self._max_bytes() and "%" not in text:
             return [made]  # no argument is longer than the text that it is part of
         return [self._cut(made, "text", "args")]
 
@@ -213,6 +222,7 @@ class Normalizer:
         if known is not None:
             known.mime_type = _text(response, "mimeType")
             known.status = int(response.get("status", 0))
+            known.from_worker = bool(response.get("fromServiceWorker"))
         method = known.method if known else ""
         told = self._told_response(response, request_id, method, known.hop if known else 0)
         told["resourceType"] = params.get("type")
@@ -323,14 +333,14 @@ class Normalizer:
 
     def _frame(self, params: Params, direction: str) -> Made:
         frame = params["response"]
-        payload = str(frame.get("payloadData", ""))
+        payload, opcode = str(frame.get("payloadData", "")), int(frame.get("opcode", 1))
         made = self._socket(
             params,
             "frame",
             direction=direction,
-            opcode=int(frame.get("opcode", 1)),
+            opcode=opcode,
             payloadPreview=payload,
-            payloadLength=len(payload),
+            payloadLength=size(payload) if opcode == 1 else len(unpacked(payload)),
         )
         return [self._cut(made[0], "payloadPreview")]
 
@@ -361,18 +371,32 @@ class Normalizer:
             return []
         return [{"kind": "other", "type": "navigated", "url": frame.get("url", "")}]
 
+    def _download(self, params: Params) -> Made:
+        """A link with `download` is fetched by the browser itself: nothing else tells of it."""
+        guid, url = params["guid"], params["url"][:MAX_URL_CHARACTERS]
+        self._downloads[guid] = url
+        name = _text(params, "suggestedFilename")
+        return [{"kind": "other", "type": "downloadBegun", "url": url, "fileName": name}]
+
+    def _downloaded(self, params: Params) -> Made:
+        if params["state"] == "inProgress":
+            return []
+        made = {"kind": "other", "type": "downloadEnded", "state": _text(params, "state")}
+        url = self._downloads.pop(params["guid"], "")
+        return [{**made, "url": url, "receivedBytes": int(params.get("receivedBytes", 0))}]
+
     def _cut(self, event: dict[str, Any], *names: str) -> dict[str, Any]:
         """Shorten long texts and say how long they were."""
         most = self._max_bytes()
         truncated: dict[str, Any] = {}
         for name in names:
             value = event[name]
-            if isinstance(value, str) and len(value) > most:
-                event[name] = value[:most]
-                truncated[name] = len(value)
-            elif isinstance(value, list) and any(len(item) > most for item in value):
-                event[name] = [item[:most] for item in value]
-                truncated[name] = [len(item) for item in value]
+            if isinstance(value, str) and size(value) > most:
+                event[name] = first_bytes(value, most)
+                truncated[name] = size(value)
+            elif isinstance(value, list) and any(size(item) > most for item in value):
+                event[name] = [first_bytes(item, most) for item in value]
+                truncated[name] = [size(item) for item in value]
         if truncated:
             event["truncated"] = truncated
             event.pop("argsPreview", None)

@@ -15,19 +15,20 @@ import orjson
 
 from pilothouse.core.paging import Limit
 from pilothouse.observe.mapping import places
+from pilothouse.observe.packed import masked_base64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pilothouse.core.redact import Redactor
     from pilothouse.observe.mapping import Mapper
     from pilothouse.observe.model import Seen
     from pilothouse.observe.observation import Observation
+    from pilothouse.observe.query import Query
 
 MAX_LIMIT = 1_000
 CACHED_TEXT = 256
 """Longer texts are masked each time, so that the cache stays small."""
-MAX_STATUS = 999
 _COMPACT_TEXT = 200
 _EMPTY: tuple[Any, ...] = ("", [], {})
 _BULKY = (
@@ -44,119 +45,42 @@ _BULKY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What of a ring is wanted."""
-
-    kinds: tuple[str, ...] = ()
-    url_includes: str = ""
-    method: str = ""
-    text_includes: str = ""
-    level: str = ""
-    since: float = 0.0
-    status: str = ""
-    request_id: str = ""
-
-    def status_range(self) -> tuple[int, int]:
-        return status_range(self.status)
-
-    def matcher(self) -> Callable[[Seen], bool] | None:
-        """A predicate, or None when everything fits; cheap tests come first."""
-        tests: list[Callable[[Seen], bool]] = []
-        if self.kinds:
-            kinds = frozenset(self.kinds)
-            tests.append(lambda seen: seen.kind in kinds)
-        if self.method:
-            method = self.method.upper()
-            tests.append(lambda seen: seen.method.upper() == method)
-        if self.level:
-            tests.append(lambda seen: seen.level == self.level)
-        if self.request_id:
-            tests.append(lambda seen: seen.request_id == self.request_id)
-        if self.since:
-            tests.append(lambda seen: seen.at >= self.since)
-        if self.status:
-            least, most = self.status_range()
-            tests.append(lambda seen: least <= seen.status <= most)
-        if self.url_includes:
-            tests.append(lambda seen: self.url_includes in seen.url)
-        if self.text_includes:
-            tests.append(_text_test(self.text_includes))
-        if not tests:
-            return None
-        if len(tests) == 1:
-            return tests[0]
-        return lambda seen: all(test(seen) for test in tests)
+def shown(
+    observation: Observation, items: Sequence[tuple[int, Seen]], redactor: Redactor
+) -> list[dict[str, Any]]:
+    """Events as they are shown: with their places, masked."""
+    events = [seen.unpack() for _, seen in items]
+    written = [_written(event) for event in events]
+    for event, is_suspect in zip(events, redactor.suspects(written), strict=True):
+        if url := event.get("url"):
+            event["url"] = masked_url(redactor, url)
+        for name in ("headers", "requestHeaders"):
+            if headers := event.get(name):
+                event[name] = {k: masked_header(redactor, k, v) for k, v in headers.items()}
+        if event.get("opcode", 1) != 1:  # a binary message, as base64
+            event["payloadPreview"] = masked_base64(event["payloadPreview"], redactor)
+        if is_suspect:
+            _mask_written(event, redactor)
+    target = observation.target_id
+    return [
+        {
+            "seq": seq,
+            "ts": event.pop("ts"),
+            "targetId": target,
+            "sessionId": event.pop("sessionId"),
+            **event,
+        }
+        for (seq, _), event in zip(items, events, strict=True)
+    ]
 
 
-def status_range(text: str) -> tuple[int, int]:
-    """`404`, `>=400`, `<300` or `5xx` as the least and the greatest status that fits.
-
-    Raises:
-        ValueError: the text is none of these.
-    """
-    text = text.strip().lower()
-    if len(text) == 3 and text.endswith("xx") and text[0].isdecimal():
-        return max(1, int(text[0]) * 100), int(text[0]) * 100 + 99
-    for sign in (">=", "<=", ">", "<", ""):
-        if text.startswith(sign):
-            number = min(int(text[len(sign) :]), MAX_STATUS + 1)
-            least, most = {
-                ">=": (number, MAX_STATUS),
-                "<=": (1, number),
-                ">": (number + 1, MAX_STATUS),
-                "<": (1, number - 1),
-                "": (number, number),
-            }[sign]
-            return max(1, least), most  # 0 is an event without a status
-    raise AssertionError  # the empty sign always fits
+def _written(event: dict[str, Any]) -> bytes:
+    """The JSON of what the page itself wrote of an event."""
+    written = [value for name in _WRITTEN if (value := event.get(name))]
+    return orjson.dumps(written) if written else b""
 
 
-def _text_test(needle: str) -> Callable[[Seen], bool]:
-    """Looks into the packed JSON first: most events need not be unpacked to say no."""
-    try:
-        packed = orjson.dumps(needle)[1:-1]
-    except TypeError:
-        return lambda seen: False  # half a character, which nothing packed holds
-
-    def found(seen: Seen) -> bool:
-        if seen.packed.find(packed) < 0:  # twice as fast as `in`
-            return False
-        event = seen.unpack()
-        texts = [
-            event.get("text"),
-            event.get("payloadPreview"),
-            event.get("data"),
-            event.get("errorText"),
-            event.get("postDataPreview"),
-            *event.get("args", ()),
-        ]
-        return any(needle in text for text in texts if isinstance(text, str))
-
-    return found
-
-
-def shown(observation: Observation, seq: int, seen: Seen, redactor: Redactor) -> dict[str, Any]:
-    """An event as it is shown: with its place, masked."""
-    event = seen.unpack()
-    if event.get("url"):
-        event["url"] = masked_url(redactor, event["url"])
-    for name in ("headers", "requestHeaders"):
-        if event.get(name):
-            event[name] = {k: masked_header(redactor, k, v) for k, v in event[name].items()}
-    written = [event[name] for name in _WRITTEN if event.get(name)]
-    if written and not redactor.passes(orjson.dumps(written)):
-        _mask_written(event, redactor)
-    head = {
-        "seq": seq,
-        "ts": event.pop("ts"),
-        "targetId": observation.target_id,
-        "sessionId": event.pop("sessionId"),
-    }
-    return {**head, **event}
-
-
-_TEXTS = ("text", "postDataPreview", "payloadPreview", "data", "errorText")
+_TEXTS = ("text", "postDataPreview", "payloadPreview", "data", "errorText", "fileName")
 _WRITTEN = (*_TEXTS, "args", "argsPreview")
 """What the page itself wrote; the rest is the protocol's."""
 
@@ -214,6 +138,8 @@ class Page:
     dropped: int
     matched: int
     limit: Limit
+    end: int = 0
+    """Seq that the next event gets."""
 
     @classmethod
     def of(cls, events: list[dict[str, Any]]) -> Page:
@@ -227,14 +153,15 @@ def read(
     """A page; what the ring has forgotten comes from the store, where there is one."""
     bounded = Limit(limit, MAX_LIMIT)
     part = observation.read(query, offset, bounded.used)
-    events = [shown(observation, seq, seen, redactor) for seq, seen in part.items]
-    return Page(events, part.next_seq, part.missed, part.matched, bounded)
+    events = shown(observation, part.items, redactor)
+    end = observation.ring.next_seq
+    return Page(events, part.next_seq, part.missed, part.matched, bounded, end)
 
 
 def tail(observation: Observation, limit: int, redactor: Redactor) -> Page:
-    part = observation.ring.tail(limit)
-    events = [shown(observation, seq, seen, redactor) for seq, seen in part.items]
-    return Page(events, part.next_seq, observation.dropped, len(events), Limit(limit, MAX_LIMIT))
+    part = observation.newest(limit)
+    events = shown(observation, part.items, redactor)
+    return Page(events, part.next_seq, part.missed, len(events), Limit(limit, MAX_LIMIT))
 
 
 async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -> None:

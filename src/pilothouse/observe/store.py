@@ -10,7 +10,8 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from pilothouse.observe.model import Seen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pilothouse.observe.reading import Query
+    from pilothouse.observe.query import Query
 
 BATCH_S = 0.05
 _SCHEMA = """
@@ -34,12 +35,20 @@ CREATE TABLE IF NOT EXISTS marks (
     owner TEXT NOT NULL, target TEXT NOT NULL, next_seq INTEGER NOT NULL,
     PRIMARY KEY (owner, target)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS said (
+    owner TEXT NOT NULL, target TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (owner, target)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS writers (
+    owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL
+) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_request ON events (owner, target, request_id)
     WHERE request_id != '';
 """
 _COLUMNS = "seq, at, kind, url, method, level, status, request_id, packed"
 
 type _Row = tuple[str, str, int, float, str, str, str, str, int, str, bytes]
+type _Pending = tuple[_Row, float]
+"""An event, and when the browser said the last line up to it."""
 
 
 class StoreError(Exception):
@@ -60,7 +69,7 @@ class Store:
                 connection.executescript(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
-        self._pending: deque[_Row] = deque()
+        self._pending: deque[_Pending] = deque()
         self._turn = threading.Condition()
         self._closing = False
         self._busy = False
@@ -82,23 +91,47 @@ class Store:
 
     # Writing
 
-    def append(self, owner: str, target: str, seq: int, seen: Seen) -> None:
+    def enter(self, owner: str) -> str:
+        """The name to write under until `leave`: the owner's, or with a number behind it while
+        another process writes as the same owner. Under one name both would count the same seq."""
+        import psutil
+
+        def is_alive(pid: int, started: float) -> bool:
+            try:
+                return abs(psutil.Process(pid).create_time() - started) < 1
+            except psutil.Error:
+                return False
+
+        me = (os.getpid(), psutil.Process().create_time())
+        with closing(self._connect()) as connection, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            writers = connection.execute("SELECT owner, pid, started FROM writers").fetchall()
+            taken = {name for name, *who in writers if who[0] != me[0] and is_alive(*who)}
+            names = (f"{owner}.{number}" for number in count(2))
+            name = next(name for name in chain([owner], names) if name not in taken)
+            connection.execute("INSERT OR REPLACE INTO writers VALUES (?, ?, ?)", (name, *me))
+        return name
+
+    def leave(self, name: str) -> None:
+        with closing(self._connect()) as connection, connection:
+            connection.execute("DELETE FROM writers WHERE owner = ?", (name,))
+
+    def append(self, owner: str, target: str, seq: int, seen: Seen, said_at: float = 0.0) -> None:
         """Keep an event; returns at once."""
-        self._pending.append(
-            (
-                owner,
-                target,
-                seq,
-                seen.at,
-                seen.kind,
-                seen.url,
-                seen.method,
-                seen.level,
-                seen.status,
-                seen.request_id,
-                seen.packed,
-            )
+        row = (
+            owner,
+            target,
+            seq,
+            seen.at,
+            seen.kind,
+            seen.url,
+            seen.method,
+            seen.level,
+            seen.status,
+            seen.request_id,
+            seen.packed,
         )
+        self._pending.append((row, said_at))
 
     def flush(self) -> None:
         """Wait until everything that was appended is on disk."""
@@ -129,11 +162,18 @@ class Store:
                     break
         connection.close()
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[_Row]) -> None:
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Pending]) -> None:
         marks = ",".join("?" * 11)
+        said = {row[:2]: said_at for row, said_at in batch}
         try:
             with connection:
-                connection.executemany(f"INSERT OR REPLACE INTO events VALUES ({marks})", batch)
+                connection.executemany(
+                    f"INSERT OR REPLACE INTO events VALUES ({marks})", [row for row, _ in batch]
+                )
+                connection.executemany(
+                    "INSERT OR REPLACE INTO said VALUES (?, ?, ?)",
+                    [(*target, at) for target, at in said.items()],
+                )
             self.failed = ""
         except (OverflowError, UnicodeError):
             # One of them has a number or text that SQLite does not take.
@@ -143,12 +183,12 @@ class Store:
             self.failed = str(error)
             self._holes = True
 
-    def _commit_singly(self, connection: sqlite3.Connection, batch: list[_Row]) -> None:
+    def _commit_singly(self, connection: sqlite3.Connection, batch: list[_Pending]) -> None:
         if len(batch) == 1:
             self.failed, self._holes = "an event could not be stored", True
             return
-        for row in batch:
-            self._commit(connection, [row])
+        for one in batch:
+            self._commit(connection, [one])
 
     def lost(self, owner: str, target: str, start: int, stop: int) -> int:
         """How many events of `[start, stop)` could not be written."""
@@ -176,6 +216,15 @@ class Store:
                 (owner, target),
             ).fetchone()
         return int(number)
+
+    def said_until(self, owner: str, target: str) -> float:
+        """When the browser said the last line that was stored; it will repeat those before."""
+        self.flush()
+        with closing(self._connect()) as connection:
+            row = connection.execute(
+                "SELECT at FROM said WHERE owner = ? AND target = ?", (owner, target)
+            ).fetchone()
+        return float(row[0]) if row else 0.0
 
     def holds(self, owner: str, target: str) -> bool:
         with closing(self._connect()) as connection:
@@ -290,8 +339,11 @@ class SessionStore:
         self._store = store
         self._owner = owner
 
-    def append(self, target_id: str, seq: int, seen: Seen) -> None:
-        self._store.append(self._owner, target_id, seq, seen)
+    def append(self, target_id: str, seq: int, seen: Seen, said_at: float = 0.0) -> None:
+        self._store.append(self._owner, target_id, seq, seen, said_at)
+
+    def said_until(self, target_id: str) -> float:
+        return self._store.said_until(self._owner, target_id)
 
     @property
     def failed(self) -> str:
@@ -331,6 +383,13 @@ def open_store(setting: str, owner: str) -> Iterator[SessionStore | None]:
         raise StoreError(f"{setting!r} is no store; write sqlite:PATH")
     store = Store(Path(path).expanduser())
     try:
-        yield SessionStore(store, owner)
+        name = store.enter(owner)
+    except sqlite3.Error as error:
+        store.close()
+        raise StoreError(f"{path}: {error}") from None
+    try:
+        yield SessionStore(store, name)
     finally:
         store.close()
+        with suppress(sqlite3.Error):  # whose process has ended writes no more either
+            store.leave(name)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from anyio import to_thread
 from pydantic import Field
@@ -13,9 +12,10 @@ from pilothouse import __version__
 from pilothouse.core.faults import Envelope, InvalidInput
 from pilothouse.core.fence import visible_json
 from pilothouse.core.model import Args, Result
-from pilothouse.core.paging import estimated_tokens
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Group, tool
+from pilothouse.observe.answer import Events, fitting
+from pilothouse.observe.fetching import other_bodies
 from pilothouse.observe.har import har
 from pilothouse.observe.model import (
     DEFAULT_MAX_BODY_BYTES,
@@ -30,18 +30,10 @@ from pilothouse.observe.model import (
     TargetNotFound,
     pack,
 )
+from pilothouse.observe.packed import first_bytes, masked_base64
 from pilothouse.observe.ports import Observer
-from pilothouse.observe.reading import (
-    Page,
-    Query,
-    compact,
-    read,
-    settle_places,
-    slim,
-    status_range,
-    summary,
-    tail,
-)
+from pilothouse.observe.query import Query, status_range
+from pilothouse.observe.reading import read, settle_places, tail
 
 OBSERVE = Group(
     name="observe",
@@ -50,6 +42,8 @@ OBSERVE = Group(
 )
 
 TAIL = 200
+HAR_EVENTS = 100_000
+"""A store may hold millions of events; an archive has those of the ring and so many before it."""
 KindName = Literal[
     "console",
     "log",
@@ -67,7 +61,7 @@ Names = Annotated[list[str], Field(max_length=200)]
 class _Session(Args):
     session_id: str | None = Field(
         default=None,
-        description="e2e session",
+        description="Session",
         json_schema_extra={"x-mcp-header": "Session"},
     )
 
@@ -215,26 +209,11 @@ class ReadEvents(_Target):
         default=None, description="Console or log level"
     )
     since: int | None = Field(default=None, ge=0, description="Epoch ms")
-    status: str | None = Field(default=None, description="404, >=400 or 5xx")
+    status: Annotated[str, Field(coerce_numbers_to_str=True)] | None = Field(
+        default=None, description="404, >=400 or 5xx"
+    )
     request_id: str | None = Field(default=None, description="One request")
-    max_tokens: int | None = Field(default=None, ge=300, description="Budget of the answer")
-
-
-class Events(Result):
-    next_offset: int = Field(description="Offset of the next page")
-    events: list[dict[str, Any]] = Field(description="Normalised events")
-    dropped: int = Field(description="Events from offset on that made room for newer ones")
-    matched: int = Field(description="Events from offset on that fit, this page included")
-    state: str = Field(description="observing, crashed, disconnected, closed or stopped")
-    detail: str = Field(description="full, compact or summary, by maxTokens")
-    notes: list[str] = Field(description="What was clamped or left out, and how to get it")
-    summary: dict[str, Any] | None = Field(default=None, description="Counts, for detail summary")
-
-    def dump(self) -> dict[str, Any]:
-        shown = self.model_dump(mode="json", by_alias=True, exclude={"events", "summary"})
-        # The events are JSON already; their nulls are part of the spec's shapes.
-        made = {"nextOffset": shown.pop("nextOffset"), "events": self.events, **shown}
-        return made if self.summary is None else {**made, "summary": self.summary}
+    max_tokens: int | None = Field(default=None, ge=300, description="Budget")
 
 
 @tool(
@@ -262,7 +241,13 @@ async def cdp_read_events(args: ReadEvents, observer: Observer) -> Events:
     observation = observer.find(args.target_id)
     page = read(observation, query, args.offset, args.limit, observer.redactor)
     await settle_places(page, observation.mapper, observer.redactor)
-    return _fitting(page, observation.state, args.max_tokens, *observation.troubles())
+    troubles = observation.troubles()
+    if args.offset > page.end:
+        troubles.append(
+            f"offset {args.offset} is beyond what was recorded, which ends before {page.end};"
+            " it may be of an earlier recording: read from 0"
+        )
+    return fitting(page, observation.state, args.max_tokens, *troubles)
 
 
 def _status(text: str | None) -> str:
@@ -279,55 +264,6 @@ def _status(text: str | None) -> str:
             received=text,
         ) from None
     return text
-
-
-def _fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> Events:
-    """The answer, made smaller until it fits."""
-    notes = [*([page.limit.note] if page.limit.note else []), *troubles]
-    if page.dropped:
-        notes.append(
-            f"{page.dropped} events from this offset on made room for newer ones; read more"
-            " often, or observe with a larger bufferSize"
-        )
-
-    def made(events: list[dict[str, Any]], detail: str, *more: str, **rest: Any) -> Events:
-        return Events(
-            next_offset=rest.pop("next_offset", page.next_offset),
-            events=events,
-            dropped=page.dropped,
-            matched=page.matched,
-            state=state,
-            detail=detail,
-            notes=[*notes, *more],
-            **rest,
-        )
-
-    full = made(page.events, "full")
-    if max_tokens is None or _cost(full) <= max_tokens:
-        return full
-    short = [compact(event) for event in page.events]
-    said = "headers, timing, stacks and previews were left out; read with requestId or limit"
-    smaller = made(short, "compact", said)
-    if _cost(smaller) <= max_tokens:
-        return smaller
-    counted = made([], "summary", summary=summary(page.events), next_offset=page.next_offset)
-    room = max_tokens - _cost(counted) - 60
-    first: list[dict[str, Any]] = []
-    for event in short:
-        room -= estimated_tokens(visible_json(event))
-        if room < 0:
-            break
-        first.append(event)
-    if not first and short:
-        first.append(slim(page.events[0]))  # a reader must always get on
-    left = len(short) - len(first)
-    after = short[len(first)]["seq"] if left else page.next_offset
-    said = f"{left} of {len(short)} events were left out; go on at nextOffset, or raise maxTokens"
-    return made(first, "summary", said, summary=summary(page.events), next_offset=after)
-
-
-def _cost(events: Events) -> int:
-    return estimated_tokens(visible_json(events.dump()))
 
 
 class Cleared(Result):
@@ -349,8 +285,8 @@ async def cdp_clear_events(args: _Target, observer: Observer) -> Cleared:
 
 
 class GetResponseBody(_Target):
-    request_id: str = Field(description="requestId of the request")
-    base64: bool = Field(default=False, description="Encode the body as base64")
+    request_id: str = Field(description="Of the request")
+    base64: bool = Field(default=False, description="As base64")
     offset: int = Field(default=0, ge=0, description="First character, to read on")
 
 
@@ -375,7 +311,9 @@ async def cdp_get_response_body(args: GetResponseBody, observer: Observer) -> Re
     body = await observer.body(args.target_id, args.request_id)
     text, encoded = _body_text(body, observer, as_base64=args.base64)
     most = observer.find(args.target_id).filters.max_body_bytes
-    part = text[args.offset : args.offset + most]
+    # Of a large character that fits no more, there is still the whole: a reader must get on.
+    rest = text[args.offset : args.offset + most]
+    part = first_bytes(rest, most) or rest[:1]
     after = args.offset + len(part)
     return ResponseBody(
         request_id=args.request_id,
@@ -389,7 +327,7 @@ async def cdp_get_response_body(args: GetResponseBody, observer: Observer) -> Re
 
 def _body_text(body: Body, observer: Observer, *, as_base64: bool) -> tuple[str, bool]:
     if body.encoded:
-        return body.text, True
+        return masked_base64(body.text, observer.redactor), True
     masked = observer.redactor.text(body.text, body.mime_type)
     if as_base64:
         return base64.b64encode(masked.encode("utf-8", "replace")).decode(), True
@@ -468,18 +406,28 @@ async def cdp_events(targetId: str, observer: Observer) -> str:  # the spec's na
     observation = observer.find(targetId)
     page = tail(observation, TAIL, observer.redactor)
     await settle_places(page, observation.mapper, observer.redactor)
-    fitting = _fitting(page, observation.state, None, *observation.troubles())
-    return visible_json(fitting.dump())
+    fits = fitting(page, observation.state, None, *observation.troubles())
+    return visible_json(fits.dump())
 
 
 @resource(OBSERVE, "cdp://har/{targetId}")
 async def cdp_har(targetId: str, observer: Observer) -> str:  # the spec's name
     """The recorded traffic of a tab as HAR 1.2, with bodies and WebSocket messages, masked."""
     observation = observer.find(targetId)
-    events = [(seq, seen.unpack()) for seq, seen in observation.ring]
-    made = partial(har, events, observation.bodies.get, observer.redactor, version=__version__)
+    kept, first = list(observation.ring), observation.ring.first_seq
+    others = await other_bodies(observer, observation)
+
+    def body_of(request_id: str) -> Body | None:
+        return observation.bodies.get(request_id) or others.get(request_id)
+
+    def made() -> bytes:
+        older = observation.older(first, HAR_EVENTS)
+        seen = [(seq, one.unpack()) for seq, one in (*older.items, *kept)]
+        missing = older.missed
+        return pack(har(seen, body_of, observer.redactor, version=__version__, missing=missing))
+
     # Masking thousands of entries takes a while; the event loop goes on meanwhile.
-    return pack(await to_thread.run_sync(made)).decode()
+    return (await to_thread.run_sync(made)).decode()
 
 
 TOOLS = (

@@ -23,6 +23,8 @@ READ_BYTES = 16 * 1024
 """Taken from the socket at once: a flood then lets other tasks in every half a millisecond."""
 LARGE_READ_BYTES = 1024 * 1024
 """Taken at once while a single large frame is coming in."""
+HOLD_S = 0.02
+"""How long a flood waits for a call at most: a call may wait for the flood."""
 MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -121,6 +123,8 @@ class Wire(asyncio.BufferedProtocol):
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed = asyncio.Event()
         self._transport: asyncio.Transport | None = None
+        self._is_flooded = False
+        self._held: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -135,6 +139,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         data = self._buffer[:count]
+        self._is_flooded = count == len(self._buffer)
         try:
             if self._head is not None:
                 rest = self._handshake(bytes(data))
@@ -193,7 +198,21 @@ class Wire(asyncio.BufferedProtocol):
 
     def send(self, text: bytes) -> None:
         """Queue a text message; returns at once."""
+        self.release()  # its answer may be waited for
         self._write(masked(_TEXT, text))
+
+    # A `Flood`, which waits for calls
+
+    def hold(self) -> None:
+        if self._is_flooded and self._held is None and self._transport is not None:
+            self._transport.pause_reading()
+            self._held = asyncio.get_running_loop().call_later(HOLD_S, self.release)
+
+    def release(self) -> None:
+        if self._held is not None and self._transport is not None:
+            self._held.cancel()
+            self._held = None
+            self._transport.resume_reading()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -1,0 +1,124 @@
+"""The browsers that one session is connected to, each for as long as somebody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pilothouse.observe.browser import Browser
+from pilothouse.observe.cdp import CdpError
+from pilothouse.observe.endpoint import START_HINT, find_endpoint
+from pilothouse.observe.model import BrowserUnreachable, SecurityBlocked
+from pilothouse.observe.numbers import counted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from pilothouse.core.precedence import Precedence
+    from pilothouse.core.settings import Settings
+
+    type Key = tuple[str, int]
+    """Host and port as they were asked for."""
+
+
+class Connections:
+    """One connection to each browser, shared by all calls."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        foreign_ports: Callable[[], frozenset[int]],
+        precedence: Precedence | None,
+        opened: Callable[[Key, Browser], None],
+    ) -> None:
+        """`opened` is told of each new connection, and serves it."""
+        self._settings = settings
+        self._environ = environ
+        self._foreign_ports = foreign_ports
+        self._precedence = precedence
+        self._opened = opened
+        self._browsers: dict[Key, Browser] = {}
+        self._connecting = asyncio.Lock()
+        self._retired: Counter[str] = Counter()
+        """Counts of connections that are gone."""
+
+    @asynccontextmanager
+    async def using(self, host: str | None, port: int | None) -> AsyncIterator[Browser]:
+        """A connected browser that stays connected for the block, whoever else is done with it.
+
+        Raises:
+            BrowserUnreachable: nothing answers there, or it is no browser.
+            SecurityBlocked: it is not on this machine, or belongs to another session.
+        """
+        browser = await self._reached((host or self._settings.cdp_host, self._port(port)))
+        browser.callers += 1
+        try:
+            yield browser
+        finally:
+            browser.callers -= 1
+            await self.close_unused((browser.endpoint.host, browser.endpoint.port))
+
+    def _port(self, port: int | None) -> int:
+        return port or self._settings.cdp_port
+
+    async def _reached(self, key: Key) -> Browser:
+        if key[1] in self._foreign_ports():
+            raise SecurityBlocked(
+                f"port {key[1]} belongs to another session's browser",
+                hint="observe your own session's tabs: cdp_list_targets with its sessionId",
+                host=key[0],
+                port=key[1],
+            )
+        async with self._connecting:
+            browser = self._browsers.get(key)
+            if browser is None:
+                browser = self._browsers[key] = await self._open(*key)
+                self._opened(key, browser)
+            return browser
+
+    async def _open(self, host: str, port: int) -> Browser:
+        endpoint = await find_endpoint(
+            host,
+            port,
+            local_only=self._settings.cdp_security_localonly,
+            environ=self._environ,
+        )
+        browser = Browser(endpoint, self._precedence)
+        try:
+            await browser.open()
+        except (OSError, TimeoutError, CdpError) as error:
+            raise BrowserUnreachable(
+                f"the browser on {host}:{port} refused the connection ({error})",
+                hint=START_HINT,
+                host=host,
+                port=port,
+            ) from None
+        return browser
+
+    def get(self, key: Key) -> Browser | None:
+        return self._browsers.get(key)
+
+    def retire(self, key: Key) -> None:
+        """Its connection is gone, or about to be closed."""
+        self._retired += counted(self._browsers.pop(key).cdp.counts)
+
+    async def close(self, key: Key) -> None:
+        browser = self._browsers.get(key)
+        if browser is not None:
+            self.retire(key)
+            await browser.close()
+
+    async def close_unused(self, key: Key) -> None:
+        browser = self._browsers.get(key)
+        if browser is not None and not browser.is_used:
+            await self.close(key)
+
+    def totals(self) -> Counter[str]:
+        """What /metrics counts, of all connections that there ever were."""
+        totals = Counter(self._retired)
+        for browser in self._browsers.values():
+            totals += counted(browser.cdp.counts)
+        return totals
