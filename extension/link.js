@@ -1,7 +1,15 @@
 /** The socket to the server, around the pure protocol: opens it, keeps it, and opens it again. */
 
 import { OwnWrites } from "./own.js";
-import { backOff, Conversation, eventText, failureText, mayOpen, resultText } from "./protocol.js";
+import {
+  backOff,
+  batchText,
+  Conversation,
+  eventText,
+  failureText,
+  mayOpen,
+  resultText,
+} from "./protocol.js";
 
 /** Events that come while a socket opens wait for it, up to so many. */
 const MOST_WAITING = 1_000;
@@ -102,10 +110,10 @@ export class Link {
   }
 
   #receive(data) {
-    const { welcome, call, reply } = this.#conversation.receive(data, clock());
+    const { welcome, batch, ...heard } = this.#conversation.receive(data, clock());
     if (welcome) this.#welcomed(welcome.server);
-    if (call) this.#answer(this.#socket, call);
-    if (reply) this.#socket.send(reply);
+    else if (batch) this.#reply(Promise.all(batch.map((part) => this.#answer(part))).then(batchText));
+    else this.#reply(this.#answer(heard));
   }
 
   #welcomed(server) {
@@ -115,17 +123,24 @@ export class Link {
     for (const text of this.#waiting.splice(0)) this.#socket.send(text);
   }
 
-  /** Carry out a call once; its answer belongs to the socket that asked, to no later one. */
-  async #answer(socket, { id, method, params, args }) {
-    let text;
+  /** What to say to what was heard, if anything; a call is carried out, once. */
+  async #answer({ call, reply }) {
+    if (!call) return reply;
+    const { id, method, params, args } = call;
     try {
       const outcome = this.#bookmarks[method](...args);
       this.#own.track(method, params, outcome);
-      text = resultText(id, await outcome);
+      return resultText(id, await outcome);
     } catch (error) {
-      text = failureText(id, error);
+      return failureText(id, error);
     }
-    if (socket.readyState === WebSocket.OPEN) socket.send(text);
+  }
+
+  /** An answer belongs to the socket that asked, to no later one. */
+  async #reply(answer) {
+    const socket = this.#socket;
+    const text = await answer;
+    if (text && socket.readyState === WebSocket.OPEN) socket.send(text);
   }
 
   #sendEvent(text) {

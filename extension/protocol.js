@@ -52,6 +52,12 @@ export function resultText(id, result) {
   return JSON.stringify({ jsonrpc: "2.0", id, result: result ?? null });
 }
 
+/** The answers to the calls of a list; those that have none are left out. */
+export function batchText(texts) {
+  const said = texts.filter(Boolean);
+  return said.length > 0 ? `[${said.join(",")}]` : undefined;
+}
+
 /** The answer to a call that Chrome did not carry out, with Chrome's own message. */
 export function failureText(id, error) {
   return errorText(id, CHROME_FAILED, String(error?.message ?? error));
@@ -88,7 +94,8 @@ export class Conversation {
 
   /**
    * What a message means: `{ welcome: { server } }`, `{ call: { id, method, params, args } }`,
-   * `{ reply }`, a text to send back, or `{}` when there is nothing to do.
+   * `{ reply }`, a text to send back, or `{}` when there is nothing to do; `{ batch }` holds what
+   * each part of a list means.
    */
   receive(text, now) {
     this.#heardAt = now;
@@ -98,12 +105,8 @@ export class Conversation {
     } catch {
       return { reply: errorText(null, PARSE_ERROR, "Not JSON.") };
     }
-    if (!isObject(message)) {
-      return { reply: errorText(null, INVALID_REQUEST, "One JSON-RPC object a message, no lists.") };
-    }
-    if (message.method === undefined) return this.#hearAnswer(message, now);
-    if (message.id === undefined) return {};
-    return this.#hearCall(message);
+    if (!Array.isArray(message) || message.length === 0) return this.#hear(message, now);
+    return { batch: message.map((part) => this.#hear(part, now)) };
   }
 
   /** Milliseconds until `tick` has something to say. */
@@ -152,6 +155,15 @@ export class Conversation {
   #nextDue() {
     if (!this.#welcomed) return this.#startedAt + WELCOME_MS;
     return Math.min(this.#beatAt + this.#heartbeatMs, this.#heardAt + SILENCE_MS);
+  }
+
+  #hear(message, now) {
+    if (!isObject(message)) {
+      return { reply: errorText(null, INVALID_REQUEST, "A message is an object, or a list of them.") };
+    }
+    if (message.method === undefined) return this.#hearAnswer(message, now);
+    if (message.id === undefined) return {};
+    return this.#hearCall(message);
   }
 
   #hearAnswer({ id, result, error }, now) {

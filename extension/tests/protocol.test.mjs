@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { backOff, Conversation, eventText, failureText, mayOpen, resultText } from "../protocol.js";
+import {
+  backOff,
+  batchText,
+  Conversation,
+  eventText,
+  failureText,
+  mayOpen,
+  resultText,
+} from "../protocol.js";
 
 const IDENTITY = {
   token: "0".repeat(26),
@@ -71,6 +79,21 @@ test("what is not JSON-RPC is answered with what is wrong", () => {
   assert.equal(errorOf(welcomed().receive("{", 0)).code, -32700);
   assert.equal(errorOf(welcomed().receive("[]", 0)).code, -32600);
   assert.equal(errorOf(welcomed().receive("7", 0)).code, -32600);
+});
+
+test("each part of a list is heard by itself, and what is wrong with one spoils no other", () => {
+  const call = (id) => ({ jsonrpc: "2.0", id, method: "getTree" });
+  const beat = { jsonrpc: "2.0", method: "heartbeat" };
+  const { batch } = hear(welcomed(), [call(1), 7, beat, { ...call(2), method: "open" }, call(3)]);
+  assert.deepEqual(batch.map(({ call }) => call?.id), [1, undefined, undefined, undefined, 3]);
+  assert.equal(errorOf(batch[1]).code, -32600);
+  assert.deepEqual(batch[2], {});
+  assert.equal(JSON.parse(batch[3].reply).id, 2);
+});
+
+test("the answers to a list are a list, and no answer is none", () => {
+  assert.deepEqual(JSON.parse(batchText(['{"id":1}', undefined, '{"id":3}'])), [{ id: 1 }, { id: 3 }]);
+  assert.equal(batchText([undefined]), undefined);
 });
 
 test("heartbeats and unknown notifications need no answer", () => {

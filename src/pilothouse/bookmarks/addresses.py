@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 ROOT = "0"
 """The folder that holds Chrome's own folders."""
+DEEPEST = 98
+"""Folders around a node, the root among them. Past that Chrome cannot hand its tree to an extension
+any more: the call never ends, and Chrome ends the extension's worker."""
 _ALIASES = {"bookmarks-bar": "Bar", "other": "Other", "mobile": "Mobile", "managed": "Managed"}
 _TYPES = {
     **{alias.lower(): kind for kind, alias in _ALIASES.items()},
@@ -68,6 +71,14 @@ def parse_path(text: str) -> list[str]:
         at = found.end()
         if not found["end"]:
             return titles
+
+
+def too_deep(field: str) -> InvalidInput:
+    return InvalidInput(
+        f"Chrome cannot show bookmarks that lie in more than {DEEPEST} folders",
+        hint="choose a folder further up",
+        field=field,
+    )
 
 
 def format_path(titles: Iterable[str]) -> str:
@@ -122,6 +133,8 @@ async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -
     if is_id(address):
         return Place(address)
     first, *titles = parse_path(address)
+    if folder and len(titles) + 1 >= DEEPEST:  # what is put into it lies one deeper
+        raise too_deep(field)
     place = await _root(peer, first, address, field)
     for at, title in enumerate(titles):
         is_last = at == len(titles) - 1

@@ -40,13 +40,15 @@ from pilothouse.bookmarks.reversal import found_done, gathered, way_back
 from pilothouse.core.faults import Fault, NotAvailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from pilothouse.bookmarks.changes import Change
     from pilothouse.bookmarks.model import Node
     from pilothouse.bookmarks.ports import Shelf
     from pilothouse.bookmarks.preview import Mark
     from pilothouse.bookmarks.records import Entry, Outcome
+
+    type Tell = Callable[[int, int], Awaitable[None]]
 
 CHANGING: tuple[type[Fault], ...] = (
     *CONNECTION,
@@ -61,6 +63,12 @@ CHANGING: tuple[type[Fault], ...] = (
 
 _BROKEN = (ConnectionLost, ExtensionTimeout, ExtensionNotConnected)
 """After these nobody knows whether the step in flight was carried out."""
+_PLAN_ANEW = "call bookmark_plan again: it shows what the changes would do now"
+_FORCE = "force: true overwrites that; bookmark_get shows how it is now"
+_STAYS = (
+    "as it is now it cannot be undone, not even with force; bookmark_journal lists earlier changes:"
+    " pass the entry of one"
+)
 _SHOWN = 10
 """Differences that a fault tells."""
 
@@ -87,8 +95,11 @@ async def carry_out(
     changes: Sequence[Change],
     *,
     expected: Mapping[str, Mark] | None = None,
+    tell: Tell | None = None,
 ) -> Done:
     """Make all of the changes, or none; `$1` is the node that the first of them makes.
+
+    `tell` hears after each how many are made, and of how many.
 
     Raises:
         ChangedMeanwhile: the bookmarks are not as `expected`; nothing was done.
@@ -99,7 +110,7 @@ async def carry_out(
         if expected:
             _must_be_same(differing(await shelf.peer.ask("getTree"), expected))
         entry = shelf.journal.begin(tool, session, len(changes))
-        return await _carry_out(shelf, entry, changes)
+        return await _carry_out(shelf, entry, changes, tell)
 
 
 async def undo(
@@ -127,7 +138,8 @@ async def undo(
         turns = way_back(Draft(tree), undone, journal.current, force=True)
         found = [one for turn in turns for one in turn.differing]
         if not force:
-            _must_be_same([one.told for one in found], can_force=True)
+            can_force = any(turn.changes for turn in turns)
+            _must_be_same([one.told for one in found], _FORCE if can_force else _STAYS)
         changes = gathered(tree, [change for turn in turns for change in turn.changes])
         entry = journal.begin(tool, session, len(changes), undone.id)
         done = await _carry_out(shelf, entry, changes)
@@ -163,7 +175,9 @@ async def _writing(shelf: Shelf) -> AsyncIterator[None]:
             yield
 
 
-async def _carry_out(shelf: Shelf, entry: Entry, changes: Sequence[Change]) -> Done:
+async def _carry_out(
+    shelf: Shelf, entry: Entry, changes: Sequence[Change], tell: Tell | None = None
+) -> Done:
     if not changes:
         return Done("", [])
     nodes: list[Node | None] = []
@@ -176,6 +190,8 @@ async def _carry_out(shelf: Shelf, entry: Entry, changes: Sequence[Change]) -> D
             raise _unsettled(fault, entry, number) from fault
         except Fault as fault:
             raise await _given_up(shelf, entry, fault, number) from None
+        if tell is not None:
+            await tell(number, len(changes))
     return Done(entry.id, nodes, entry.id_map)
 
 
@@ -291,16 +307,14 @@ async def _take_back(shelf: Shelf, entry: Entry) -> None:
     journal.end(entry, "partly taken back" if entry.left else "taken back")
 
 
-def _must_be_same(found: list[dict[str, Any]], *, can_force: bool = False) -> None:
+def _must_be_same(found: list[dict[str, Any]], hint: str = _PLAN_ANEW) -> None:
     if not found:
         return
     titles = ", ".join(dict.fromkeys(f"{one['title']!r} ({one['what']})" for one in found[:_SHOWN]))
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise ChangedMeanwhile(
         f"somebody else changed {titles}{more} since; nothing was done",
-        hint="force: true overwrites that; bookmark_get shows how it is now"
-        if can_force
-        else "call bookmark_plan again: it shows what the changes would do now",
+        hint=hint,
         changed=found[:_SHOWN],
         count=len(found),
     )

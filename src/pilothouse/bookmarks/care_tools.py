@@ -131,6 +131,7 @@ class CheckedLinks(Result):
         description="All that are not ok: kind, status, reason, leadsTo"
     )
     not_reached: list[str] = Field(description="Ids for which there was no time; pass as ids")
+    unknown: list[str] = Field(description="Of ids, those that are no bookmarks of the folder")
     total: int = Field(description="Bookmarks in the folder")
     next_offset: int | None = Field(default=None, description="Where to go on")
 
@@ -143,6 +144,8 @@ class CheckedLinks(Result):
                 story.say(f"{kind}: {MEANINGS[kind]}.")
         if self.not_reached:
             story.say(f"There was no time for {len(self.not_reached)}: pass notReached as ids.")
+        if self.unknown:
+            story.say(f"{len(self.unknown)} of the ids are no bookmarks there: unknown has them.")
         if self.next_offset is not None:
             story.say(f"Next: go on with offset {self.next_offset}.")
         if self.problems:
@@ -165,8 +168,12 @@ async def bookmark_check_links(
     One request at a time per host.
     """
     found = await bookmarks_under(bookmarks.shelf(args.profile).peer, args.folder_id)
+    unknown: list[str] = []
     if args.ids is not None:
-        found = [one for one in found if one[0]["id"] in set(args.ids)]
+        there = {node["id"] for node, _ in found}
+        unknown = [id for id in args.ids if id not in there]
+        wanted = set(args.ids)
+        found = [one for one in found if one[0]["id"] in wanted]
     asked = found[args.offset : args.offset + args.limit]
 
     async def tell(done: int, total: int) -> None:
@@ -184,6 +191,7 @@ async def bookmark_check_links(
             if checked.kind != "ok"
         ],
         not_reached=[str(node["id"]) for node, _ in asked if node["url"] not in done],
+        unknown=unknown,
         total=len(found),
         next_offset=after if after < len(found) else None,
     )

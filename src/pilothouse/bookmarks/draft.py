@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.bookmarks.addresses import folder_type, format_path, root_name
+from pilothouse.bookmarks.addresses import (
+    DEEPEST,
+    folder_type,
+    format_path,
+    root_name,
+    too_deep,
+)
 from pilothouse.bookmarks.model import BookmarkNotFound, FolderNotEmpty, RootFolder
 from pilothouse.core.faults import InvalidInput
 
@@ -109,6 +115,7 @@ class Draft:
         self, id: str, parent_id: str | None, title: str, url: str | None, index: int | None
     ) -> None:
         parent = self._target(parent_id if parent_id is not None else self.other)
+        self._must_fit_below(parent.id)
         place = self._fitting(parent, index)
         self._items[id] = Item(id, parent.id, clean_title(title), url)
         parent.children.insert(place, id)
@@ -128,6 +135,7 @@ class Draft:
             raise InvalidInput(
                 f"folder {id} cannot be moved into itself", hint="choose a folder outside of it"
             )
+        self._must_fit_below(parent_id, max(map(self._depth, self.inside(id))) - self._depth(id))
         place = self._fitting(parent, index)
         if item.parent == parent_id and place > self.place(id):
             # Chrome counts the place before the node is taken out.
@@ -171,6 +179,17 @@ class Draft:
                 id=id,
             )
         return item
+
+    def _depth(self, id: str) -> int:
+        """In how many folders it lies, the root among them."""
+        depth = 0
+        while id := self[id].parent:
+            depth += 1
+        return depth
+
+    def _must_fit_below(self, parent_id: str, levels: int = 0) -> None:
+        if self._depth(parent_id) + 1 + levels > DEEPEST:
+            raise too_deep("parentId")
 
     @property
     def other(self) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
+from anyio import move_on_after, to_thread
 from pydantic import Field
 
 from pilothouse.bookmarks.addresses import find
 from pilothouse.bookmarks.applying import CHANGING, carry_out
 from pilothouse.bookmarks.asking import ADDRESSED, BOOKMARKS, Asking
-from pilothouse.bookmarks.changes import Change, Create
+from pilothouse.bookmarks.changes import Change, Create, reference
 from pilothouse.bookmarks.files import (
     Format,
     changes_of,
@@ -24,12 +24,12 @@ from pilothouse.bookmarks.model import AmbiguousPath, InvalidUrl
 from pilothouse.bookmarks.ports import Bookmarks
 from pilothouse.bookmarks.saved import Saved, every, saved_of
 from pilothouse.bookmarks.tree import counts, flat
-from pilothouse.bookmarks.urls import check_url, same_key, scheme_of
+from pilothouse.bookmarks.urls import check_url, same_key
 from pilothouse.bookmarks.writing import Changes
 from pilothouse.core.faults import InvalidInput, PermissionDenied
 from pilothouse.core.model import Result
-from pilothouse.core.tool import Example, tool
-from pilothouse.core.urls import UrlError, target_of
+from pilothouse.core.tool import Example, Progress, tool
+from pilothouse.core.urls import cleaned_url, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MOST_INLINE = 200_000
 MOST_IMPORTED = 20_000
 _SHOWN = 20
+_TOLD_EACH = 100
+"""Thousands take longer than some clients wait for a sign of life."""
+_TOLD_WITHIN_S = 1.0
 FOLDER = "Imported"
 
 
@@ -143,7 +146,7 @@ class Imported(Result):
     raises=(*CHANGING, AmbiguousPath, PermissionDenied),
     examples=(Example(title="A file", args={"path": "bookmarks.html", "skipExisting": True}),),
 )
-async def bookmark_import(args: Import, bookmarks: Bookmarks) -> Imported:
+async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress) -> Imported:
     """Import bookmarks from a file, all or none of them."""
     shelf = bookmarks.shelf(args.profile)
     saved = await _saved(args, bookmarks)
@@ -165,14 +168,20 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks) -> Imported:
             expected=f"at most {MOST_IMPORTED}",
         )
     changes: list[Change] = [*plan.made, *made] if made else []
+
+    async def tell(done: int, total: int) -> None:
+        if done % _TOLD_EACH == 0 or done == total:
+            # A client that does not read must not keep others from changing bookmarks.
+            with move_on_after(_TOLD_WITHIN_S):
+                await progress(done, total, "made")
+
     try:
-        done = await carry_out(shelf, "bookmark_import", bookmarks.session, changes)
+        done = await carry_out(shelf, "bookmark_import", bookmarks.session, changes, tell=tell)
     except InvalidUrl as fault:
         raise _which(fault, changes) from None
-    folder = done.nodes[len(plan.made) - 1] if changes and plan.made else {"id": target}
     bookmarks_made = sum(one.url is not None for one in made)
     return Imported(
-        folder_id=None if folder is None else folder["id"],
+        folder_id=_id_of(target, done.nodes),
         bookmarks=bookmarks_made,
         folders=len(changes) - bookmarks_made,
         skipped=len(left_out),
@@ -186,6 +195,15 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks) -> Imported:
         ],
         entry=done.entry,
     )
+
+
+def _id_of(target: str, nodes: Sequence[Node | None]) -> str | None:
+    """The id of the folder that they are in; None if there was nothing to make it for."""
+    number = reference(target)
+    if number is None:
+        return target
+    made = nodes[number - 1] if nodes else None
+    return str(made["id"]) if made else None
 
 
 async def _saved(args: Import, bookmarks: Bookmarks) -> list[Saved]:
@@ -241,16 +259,13 @@ def _without(
 
 def _reason(url: str) -> str:
     """Why a URL cannot be imported; empty if it can."""
+    if scheme_of(cleaned_url(url)) == "place":
+        return "it is a search of Firefox, not an address"
     try:
         check_url(url)
-        scheme = scheme_of(url)
-        if scheme in ("http", "https"):
-            target_of(url)
     except InvalidUrl as fault:
         return fault.message
-    except UrlError as error:
-        return str(error)
-    return "it is a search of Firefox, not an address" if scheme == "place" else ""
+    return ""
 
 
 def _which(fault: InvalidUrl, changes: Sequence[Change]) -> InvalidUrl:

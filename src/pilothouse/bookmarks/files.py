@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +25,8 @@ type Format = Literal["html", "json"]
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of a file: exports carry a picture with every bookmark."""
+_HEAD_BYTES = 1024
+_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_:.-]+)", re.I)
 
 
 def read_bookmarks(text: str) -> list[Saved]:
@@ -80,9 +84,23 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
             raise _unreadable("it is not a file")
         if about.st_size > MOST_BYTES:
             raise _unreadable(f"it is larger than {MOST_BYTES >> 20} MB")
-        return real.read_bytes().decode("utf-8", "replace")
+        return decoded(real.read_bytes())
     except OSError as error:
         raise _unreadable(error.strerror or "unknown") from None
+
+
+def decoded(data: bytes) -> str:
+    """The text of a file: UTF-8 as a rule, else what the file itself says that it is."""
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        named = _CHARSET.search(data, 0, _HEAD_BYTES)
+    try:
+        return data.decode(named[1].decode("ascii") if named else "utf-8", "replace")
+    except (LookupError, UnicodeError):  # no charset of this name is known
+        return data.decode("utf-8", "replace")
 
 
 def _unreadable(reason: str) -> InvalidInput:

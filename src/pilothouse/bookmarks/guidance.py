@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.bookmarks.model import ExtensionNotConnected
 
@@ -61,6 +61,17 @@ class Guidance:
         if len(names) < len(self._names):
             self._last = (self._now(), "the connection was lost")
         self._names = names
+
+    def facts(self) -> dict[str, Any]:
+        """All that another process has to know to say the same."""
+        at, what = self._last
+        last = {"ago": self._now() - at, "what": what}
+        return {"port": self._port, "off": self._off, "names": [*self._names], "last": last}
+
+    def learn(self, facts: dict[str, Any]) -> None:
+        """Know what another process knows: its facts."""
+        self._port, self._off, self._names = facts["port"], facts["off"], facts["names"]
+        self._last = (self._now() - facts["last"]["ago"], facts["last"]["what"])
 
     def state(self) -> str:
         """One line for people."""

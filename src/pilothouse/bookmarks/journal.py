@@ -30,15 +30,17 @@ ALWAYS_KEPT = 10
 """The newest, whatever they measure: who removed everything wants it back."""
 
 
-def open_journal(folder: Path, profile_id: str) -> Journal:
+def open_journal(folder: Path, profile_id: str, *, alone: bool = True) -> Journal:
     """The journal of a profile, with what an earlier process left in it.
+
+    `alone` says that no other process can be writing it right now.
 
     Raises:
         OSError: it cannot be opened.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(profile_id.encode("utf-8", "replace")).hexdigest()
-    return Journal(folder / f"{name[:32]}.jsonl", tag=name[:4])
+    return Journal(folder / f"{name[:32]}.jsonl", tag=name[:4], alone=alone)
 
 
 class Journal:
@@ -51,21 +53,22 @@ class Journal:
         tag: str = "0",
         kept_entries: int = KEPT_ENTRIES,
         kept_bytes: int = KEPT_BYTES,
+        alone: bool = True,
     ) -> None:
         self._path = path
         self._tag = tag
         self._kept_entries, self._kept_bytes = kept_entries, kept_bytes
         self.plans = Plans()
         """What agents mean to do to this profile; not on file."""
-        self._load()
+        self._load(alone)
 
-    def _load(self) -> None:
+    def _load(self, alone: bool) -> None:
         self._entries: dict[str, Entry] = {}
         self._ids: dict[str, str] = {}
         self._made: set[str] = set()
         self._last = 0
         self._file = JournalFile(self._path)
-        for line, length in self._file.read():
+        for line, length in self._file.read(alone=alone):
             # A line that is lost or damaged costs its entry, not the others.
             with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError):
                 self._take(line, length)
@@ -73,7 +76,8 @@ class Journal:
             for step in entry.steps:
                 if step.state == "done":
                     self._learn(step)
-        self._make_room()
+        if alone:
+            self._make_room()
 
     def _take(self, line: Line, length: int) -> None:
         if "ids" in line:
@@ -87,8 +91,10 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, alone: bool = True) -> None:
         """Read what another process wrote meanwhile: a profile may go from one to the other.
+
+        Whoever has no right to write may look, but is not `alone`.
 
         Raises:
             NotAvailable: the file cannot be opened.
@@ -96,7 +102,7 @@ class Journal:
         try:
             if not self._file.is_current:
                 self._file.close()
-                self._load()
+                self._load(alone)
         except OSError as error:
             raise self._unusable(error) from None
 

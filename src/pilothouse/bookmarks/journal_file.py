@@ -1,8 +1,8 @@
 """A file of JSON lines that only grows, until it is written anew.
 
 What is appended is one write, so that whoever is killed leaves at most the last line torn, and that
-is cut off when the file is opened. It is not forced to the disk: it outlives the process, not a
-power cut.
+is cut off when the file is opened to be written. It is not forced to the disk: it outlives the
+process, not a power cut.
 """
 
 from __future__ import annotations
@@ -43,12 +43,16 @@ class JournalFile:
             return (found.st_ino, found.st_size) == (os.fstat(self._file).st_ino, self.size)
         return False
 
-    def read(self) -> Iterator[tuple[Line, int]]:
-        """Every line that can be read, and its length; a torn one at the end is cut off."""
+    def read(self, *, alone: bool) -> Iterator[tuple[Line, int]]:
+        """Every line that can be read, and its length.
+
+        A torn one at the end is left out, and cut off if nobody else can be writing it right now.
+        """
         with open(self.path, "rb") as file:
             data = file.read()
         self.size = data.rfind(b"\n") + 1
-        os.ftruncate(self._file, self.size)
+        if alone:
+            os.ftruncate(self._file, self.size)
         for raw in data[: self.size].split(b"\n")[:-1]:
             with suppress(ValueError):
                 yield _parsed(raw), len(raw) + 1

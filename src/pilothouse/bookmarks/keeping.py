@@ -80,14 +80,15 @@ async def _read(peer: Peer, socket: ServerConnection, tell: Callable[[Happening]
             raw = await socket.recv(decode=False)
             peer.heard_at = loop.time()
             try:
-                message = protocol.parse(raw)
+                messages = protocol.parse(raw)
             except Garbage as error:
                 log.debug("a message of profile %s was not understood: %s", peer.id, error)
                 continue
-            if isinstance(message, Answer):
-                peer.answered(message)
-            elif isinstance(message, Happening):
-                tell(message)
+            for message in messages:
+                if isinstance(message, Answer):
+                    peer.answered(message)
+                elif isinstance(message, Happening):
+                    tell(message)
 
 
 async def _beat(

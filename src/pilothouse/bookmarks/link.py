@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from websockets.asyncio.server import serve
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.keeping import Timing
     from pilothouse.bookmarks.model import ExtensionNotConnected
     from pilothouse.bookmarks.pairing import Pairing
+    from pilothouse.bookmarks.ports import Told
     from pilothouse.bookmarks.protocol import Happening, Hello
     from pilothouse.bookmarks.shelf import OnConnected
-    from pilothouse.bookmarks.view import View
     from pilothouse.core.clock import Clock
 
 BACKLOG = 512
@@ -99,7 +99,8 @@ class Link:
         self._strangers = Strangers()
         self._profiles: dict[str, _Profile] = {}
         self._shelves: dict[str, Shelf] = {}
-        self._views: set[View] = set()
+        self._views: set[Told] = set()
+        self._watchers: set[Callable[[], None]] = set()
         self._wanted = asyncio.Event()
         self._opening = asyncio.Lock()
 
@@ -115,7 +116,7 @@ class Link:
 
     def could_not_open(self, why: str) -> None:
         self._guidance.could_not_open(why)
-        self._on_state(self._guidance.state())
+        self._say_state()
 
     async def until_wanted(self) -> None:
         """Wait until a call finds the link off."""
@@ -127,13 +128,33 @@ class Link:
             profile.journal.close()
 
     @contextmanager
-    def view(self, view: View) -> Iterator[View]:
+    def view(self, view: Told) -> Iterator[None]:
         """An agent's view for as long as the block lasts."""
         self._views.add(view)
         try:
-            yield view
+            yield
         finally:
             self._views.discard(view)
+
+    # For workers, which have a link of their own to this one
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known about the way to the extension."""
+        return self._guidance.facts()
+
+    @contextmanager
+    def watched(self, watcher: Callable[[], None]) -> Iterator[None]:
+        """Call `watcher` when the shelves or the facts have changed, until the block ends."""
+        self._watchers.add(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.discard(watcher)
+
+    async def finish(self, shelf: Shelf) -> None:
+        """Finish what somebody has left half done who was lent this shelf."""
+        await self._on_connected(shelf)
 
     @asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
@@ -164,7 +185,7 @@ class Link:
             port = listener.getsockname()[1]
         self._on_port(port)
         self._guidance.opened(port)
-        self._on_state(self._guidance.state())
+        self._say_state()
         try:
             yield
         finally:
@@ -189,6 +210,7 @@ class Link:
             profile = await self._profile(hello.profile_id)
         except NotAdmitted as why:
             self._guidance.refused(why.message)
+            self._say_state()
             await socket.send(protocol.refusal(why), text=True)
             await socket.close(why.code, closing_words(why.message))
         else:
@@ -261,10 +283,15 @@ class Link:
 
     def _came_or_went(self, peer: Peer) -> None:
         self._guidance.connected([shelf.peer.name for shelf in self.shelves])
-        self._on_state(self._guidance.state())
+        self._say_state()
         if not peer.is_gone:
             for view in self._views:
                 view.changed(TREE_URI)
+
+    def _say_state(self) -> None:
+        self._on_state(self._guidance.state())
+        for watcher in self._watchers:
+            watcher()
 
     def _tell(self, peer: Peer, happening: Happening) -> None:
         event = happening.event(self._clock(), peer.name)

@@ -8,8 +8,10 @@ credentials are sent, and no body is read.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
@@ -41,6 +43,10 @@ class NoAnswer(Exception):
     def __init__(self, reason: str, *, is_blocked: bool = False) -> None:
         super().__init__(reason)
         self.is_blocked = is_blocked
+
+
+class HungUp(NoAnswer):
+    """A server took the question and gave no answer to it."""
 
 
 @dataclass(slots=True)
@@ -79,8 +85,11 @@ class Fetcher:
         Raises:
             NoAnswer: no server answered, or none may be asked.
         """
-        answer = await self._follow("HEAD", url)
-        return answer if answer.status < 400 else await self._follow("GET", url)
+        with suppress(HungUp):
+            answer = await self._follow("HEAD", url)
+            if answer.status < 400:
+                return answer
+        return await self._follow("GET", url)
 
     async def _follow(self, method: str, url: str) -> Answer:
         hops: list[tuple[int, str]] = []
@@ -184,14 +193,17 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, str]:
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                connection.receive_data(await reader.read(16 * 1024))
+                data = await reader.read(16 * 1024)
+                if not data:
+                    raise ConnectionResetError
+                connection.receive_data(data)
             elif isinstance(event, h11.Response):
                 headers = dict(event.headers)
                 return event.status_code, headers.get(b"location", b"").decode("utf-8", "replace")
-            elif not isinstance(event, h11.InformationalResponse):
-                raise NoAnswer("it closed the connection without an answer")
     except h11.RemoteProtocolError:
-        raise NoAnswer("it did not answer in HTTP") from None
+        raise HungUp("it did not answer in HTTP") from None
+    except ConnectionError:
+        raise HungUp("it closed the connection without an answer") from None
 
 
 async def _resolve(target: Target) -> Sequence[Address]:
@@ -208,8 +220,10 @@ async def _resolve(target: Target) -> Sequence[Address]:
 
 
 def _reason(error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else ""
-    return said or str(error) or type(error).__name__
+    # What asyncio says of a failed connection is for programmers; the number tells it in words.
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 @cache

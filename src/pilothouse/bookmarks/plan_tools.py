@@ -34,7 +34,7 @@ from pilothouse.bookmarks.preview import dry_run
 from pilothouse.bookmarks.records import summary
 from pilothouse.bookmarks.urls import check_url, is_masked
 from pilothouse.core.clock import iso
-from pilothouse.core.faults import Fault, InvalidInput
+from pilothouse.core.faults import Fault, InvalidInput, NotAvailable
 from pilothouse.core.model import Args, Result
 from pilothouse.core.tool import Example, tool
 
@@ -89,7 +89,7 @@ class Planned(Result):
     BOOKMARKS,
     effect="read",
     own=True,
-    raises=(*ADDRESSED, InvalidUrl, RootFolder, FolderNotEmpty),
+    raises=(*ADDRESSED, InvalidUrl, RootFolder, FolderNotEmpty, NotAvailable),
     examples=(
         Example(
             title="A new folder with something in it",
@@ -235,7 +235,13 @@ class JournalShown(Result):
             story.quote("entries", self.entries)
 
 
-@tool(BOOKMARKS, effect="read", own=True, raises=ADDRESSED, examples=(Example(title="The last"),))
+@tool(
+    BOOKMARKS,
+    effect="read",
+    own=True,
+    raises=(*ADDRESSED, NotAvailable),
+    examples=(Example(title="The last"),),
+)
 async def bookmark_journal(args: BookmarkJournal, bookmarks: Bookmarks) -> JournalShown:
     """List what tools changed, and what of it can be undone."""
     entries = bookmarks.shelf(args.profile).journal.entries

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pilothouse.bookmarks.journal import Journal
+    from pilothouse.bookmarks.model import BookmarksChanged, ExtensionNotConnected
     from pilothouse.core.redact import Redactor
     from pilothouse.core.urls import Policy
 
@@ -43,6 +45,29 @@ class Shelf(Protocol):
 
     def writing(self) -> Any:
         """An async context: one change at a time, so that a plan sees nobody else's half-way."""
+
+
+class Told(Protocol):
+    """Whoever is told what happens to the bookmarks."""
+
+    @property
+    def changed(self) -> Callable[[str], None]:
+        """Is called with the URI of a resource that has changed."""
+
+    def tell(self, event: BookmarksChanged) -> None: ...
+
+
+class Profiles(Protocol):
+    """The way to all connected profiles: this process's own link, or the hub's."""
+
+    @property
+    def shelves(self) -> Sequence[Shelf]: ...
+
+    def not_connected(self) -> ExtensionNotConnected:
+        """What a call answers that finds no profile."""
+
+    def view(self, view: Told) -> AbstractContextManager[None]:
+        """Tell an agent's view what happens for as long as the block lasts."""
 
 
 class Bookmarks(Protocol):

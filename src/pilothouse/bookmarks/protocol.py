@@ -103,13 +103,18 @@ class Heartbeat:
 type Message = Answer | Happening | Heartbeat
 
 
-def parse(raw: bytes | str) -> Message:
-    """A message of a socket that was let in.
+def parse(raw: bytes | str) -> list[Message]:
+    """The messages that a socket that was let in says at once.
 
     Raises:
-        Garbage: it is none.
+        Garbage: one of them is none.
     """
-    message = _object(raw)
+    said = _json(raw)
+    return [_message(part) for part in (said if isinstance(said, list) and said else [said])]
+
+
+def _message(said: object) -> Message:
+    message = _object(said)
     match message.get("method"):
         case None:
             return _answer(message)
@@ -130,7 +135,7 @@ def parse_hello(raw: bytes | str) -> Hello:
     try:
         if isinstance(raw, bytes):
             raise Garbage("it is a binary frame, not text")
-        message = _object(raw)
+        message = _object(_json(raw))
         if message.get("method") != "hello" or message.get("id") != 0:
             raise Garbage("it has another method or id")
         params = _mapping(message.get("params"), "params")
@@ -170,14 +175,22 @@ def request(id: int, method: str, params: dict[str, Any]) -> bytes:
         return json.dumps(message).encode()
 
 
-def _object(raw: bytes | str) -> dict[str, Any]:
+def together(requests: list[bytes]) -> bytes:
+    """Several as one message."""
+    return requests[0] if len(requests) == 1 else b"[" + b",".join(requests) + b"]"
+
+
+def _json(raw: bytes | str) -> Any:
     try:
-        message = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError:
         try:
-            message = json.loads(raw)  # which takes halves of characters, as JavaScript does
+            return json.loads(raw)  # which takes halves of characters, as JavaScript does
         except (ValueError, RecursionError) as error:
             raise Garbage(f"it is not JSON: {str(error)[:80]}") from None
+
+
+def _object(message: Any) -> dict[str, Any]:
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise Garbage("it is not a JSON-RPC 2.0 object")
     return message

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pilothouse.bookmarks.model import Node
 
-DEEPEST = 200
-"""Folders in folders; no browser shows so many."""
+DEEPEST = 80
+"""Folders in folders: with those above, fewer than Chrome can show (`addresses.DEEPEST`)."""
 
 
 @dataclass(slots=True)

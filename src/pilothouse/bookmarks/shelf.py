@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -42,12 +44,34 @@ class Shelf:
                 raise self.peer.lost("before the change began", "nothing was done")
             yield
 
+    @asynccontextmanager
+    async def lent(self, on_death: OnConnected) -> AsyncIterator[None]:
+        """`writing` for another process. The block is left by an exception when that has died:
+        then what it left half done is finished before anybody else has a turn.
+
+        Raises:
+            ConnectionLost
+        """
+        async with self.writing():
+            try:
+                yield
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await self._finish(on_death)
+                raise
+
     async def recover(self, on_connected: OnConnected) -> None:
         """Finish what was left half done; the changes that wait for it are let through then."""
         try:
             async with self._lock:
-                self._recovering = asyncio.current_task()
-                await on_connected(self)
+                await self._finish(on_connected)
+        finally:
+            self._is_sound.set()
+
+    async def _finish(self, what_was_left: OnConnected) -> None:
+        """With the lock held, as if by its holder."""
+        self._recovering = asyncio.current_task()
+        try:
+            await what_was_left(self)
         finally:
             self._recovering = None
-            self._is_sound.set()

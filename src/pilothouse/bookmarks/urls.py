@@ -7,33 +7,24 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pilothouse.bookmarks.model import InvalidUrl
 from pilothouse.core.secret_shapes import MASK
-from pilothouse.core.urls import DEFAULT_PORTS, UrlError, target_of
+from pilothouse.core.urls import DEFAULT_PORTS, UrlError, cleaned_url, scheme_of, target_of
 
-_TABS_AND_NEWLINES = str.maketrans("", "", "\t\n\r")
-_CONTROLS_AND_SPACE = "".join(map(chr, range(0x21)))
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 # A click on such a bookmark runs what it says in the page that is open.
 _RUNNING = frozenset("javascript data vbscript livescript mocha jscript blob filesystem".split())
 _WRAPPING = frozenset("view-source feed jar".split())
 _MASKS = tuple(text.casefold() for text in (MASK, quote(MASK, safe="")))
 
 
-def scheme_of(url: str) -> str:
-    """The scheme as a browser reads it, which drops blanks, tabs and newlines; empty for none."""
-    found = _SCHEME.match(_cleaned(url))
-    return found[1].lower() if found else ""
-
-
 def check_url(url: str) -> str:
     """The same URL, if a bookmark may have it.
 
     Raises:
-        InvalidUrl: it would run as a script, is masked, or has no scheme.
+        InvalidUrl: it would run as a script, is masked, has no scheme, or no host that can be one.
     """
-    rest = _cleaned(url)
+    rest = cleaned_url(url)
     scheme = scheme_of(rest)
     while scheme in _WRAPPING:
-        rest = _cleaned(rest.partition(":")[2])
+        rest = cleaned_url(rest.partition(":")[2])
         scheme = scheme_of(rest)
     if scheme in _RUNNING:
         raise _invalid(
@@ -50,17 +41,28 @@ def check_url(url: str) -> str:
             "the address does not say how it is reached",
             "write it in full, such as https://example.com/ or http://localhost:3000/",
         )
+    _check_host(rest, scheme)
     return url
+
+
+def _check_host(url: str, scheme: str) -> None:
+    """Chrome would refuse it as well, but only in the midst of a batch or a plan."""
+    try:
+        if scheme in DEFAULT_PORTS:
+            target_of(url)
+        elif scheme != "file" and url.partition("://")[1:] == ("://", ""):
+            raise UrlError(f"{scheme}:// has no host")
+    except UrlError as error:
+        raise _invalid(
+            f"the address leads nowhere: {error}",
+            "give the whole address with its host, such as https://example.com/",
+        ) from None
 
 
 def is_masked(text: str) -> bool:
     """Whether a text holds what stands for a secret in answers, in either spelling."""
     folded = text.casefold()
     return any(mask in folded for mask in _MASKS)
-
-
-def _cleaned(url: str) -> str:
-    return url.translate(_TABS_AND_NEWLINES).strip(_CONTROLS_AND_SPACE)
 
 
 def _invalid(message: str, hint: str) -> InvalidUrl:
@@ -84,18 +86,18 @@ _TRACKING = re.compile(
 
 def same_key(url: str, *, strict: bool = False) -> str:
     """A text that is equal for two URLs if they count as the same (`SAME`, `SAME_STRICTLY`)."""
-    cleaned = _cleaned(url)
+    cleaned = cleaned_url(url)
     try:
         target = target_of(cleaned)
         parts = urlsplit(cleaned.replace("\\", "/"))
     except (UrlError, ValueError):
         return cleaned
     host = target.host.name
+    user = parts.netloc.rpartition("@")[0]
     port = "" if target.port == DEFAULT_PORTS[target.scheme] else f":{target.port}"
     if strict:
         beside = f"?{parts.query}" if parts.query else ""
         beside += f"#{parts.fragment}" if parts.fragment else ""
-        user = parts.netloc.rpartition("@")[0]
         return f"{target.scheme}://{user}@{host}{port}{parts.path or '/'}{beside}"
     pairs = sorted(
         (name, value)
@@ -103,5 +105,6 @@ def same_key(url: str, *, strict: bool = False) -> str:
         if not _TRACKING.fullmatch(name)
     )
     route = parts.fragment if parts.fragment.startswith(("/", "!")) else ""
-    path = unquote(parts.path).rstrip("/")
-    return f"{host.removeprefix('www.')}{port}{path}?{pairs}#{unquote(route)}"
+    # Each part for itself: a slash that is encoded is no slash.
+    path = [unquote(part) for part in parts.path.rstrip("/").split("/")]
+    return f"{unquote(user)}@{host.removeprefix('www.')}{port}{path}?{pairs}#{unquote(route)}"

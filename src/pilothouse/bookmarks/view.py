@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pilothouse.bookmarks.link import Link
     from pilothouse.bookmarks.model import BookmarksChanged
-    from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.bookmarks.ports import Profiles, Shelf
     from pilothouse.core.redact import Redactor
     from pilothouse.core.timeline import Timeline
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class View:
     """Implements `Bookmarks` for one agent."""
 
-    link: Link
+    link: Profiles
     session: str
     redactor: Redactor
     timeline: Timeline
@@ -35,7 +34,7 @@ class View:
 
     @property
     def shelves(self) -> list[Shelf]:
-        return self.link.shelves
+        return [*self.link.shelves]
 
     def shelf(self, profile: str | None) -> Shelf:
         shelves = self.shelves

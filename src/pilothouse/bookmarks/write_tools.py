@@ -43,7 +43,7 @@ class AddItem(Args):
     parent_id: str | None = Field(default=None, description="Id or path")
     title: str | None = Field(default=None, description="Title")
     url: str | None = Field(default=None, description="URL")
-    index: int | None = Field(default=None, description="Place")
+    index: int | None = Field(default=None, ge=0, description="Place")
 
 
 class Add(AddItem, _Batched):
@@ -163,7 +163,7 @@ async def _update(item: UpdateItem, changes: Changes) -> Change:
 class MoveItem(Args):
     id: str | None = Field(default=None, description="Id or path")
     parent_id: str | None = Field(default=None, description="Id or path")
-    index: int | None = Field(default=None, description="Place")
+    index: int | None = Field(default=None, ge=0, description="Place")
 
 
 class MoveBookmark(MoveItem, _Batched):
