@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.intercept.audit_file import AuditFile
 from pilothouse.intercept.config_store import ConfigStore
 from pilothouse.intercept.engine_link import Engine, open_engine
 from pilothouse.intercept.logbook import Logbook
@@ -20,8 +21,8 @@ from pilothouse.intercept.model import (
     ConfigChanged,
     EngineUnreachable,
     PacketRecorded,
-    ReadOnly,
     TokenRefused,
+    only_reads,
 )
 from pilothouse.intercept.query import HistoryReader
 
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 
     from pilothouse.core.clock import Clock
     from pilothouse.core.secret_check import SecretCheck
-    from pilothouse.intercept.engine_link import Ask, Spawn
+    from pilothouse.core.spawn import Spawn
+    from pilothouse.intercept.engine_link import Ask
     from pilothouse.intercept.view import View
 
 STATE_S = 1.0
 """How long a page of the history waits to be told that all is well."""
+RULES = ("mocks", "breakpoints")
 CLOSE_S = 2.0
 """How long the engine may take over something that ends."""
 
@@ -55,9 +58,12 @@ class Proxy:
     engine: Engine = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
-    _views: dict[str, View] = field(default_factory=dict)
+    _views: dict[str, list[View]] = field(default_factory=dict)
+    """By session: a worker that is about to end may overlap with the next one of its agent."""
     _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Listeners of browsers, by their name; to be opened again with an engine that died."""
+    _rules: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    """Mocks and breakpoints, by kind and session; to be told again to an engine that died."""
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     # Configuration
@@ -77,9 +83,11 @@ class Proxy:
         self.states = await ask("configure", config=config, blocked_ports=sorted(self.own_ports()))
         for opened in self._opened.values():
             await ask("open_browser", **opened)
+        for (kind, session), rules in self._rules.items():
+            await ask(kind, session=session, rules=rules)
 
-    async def apply_if_wanted(self) -> None:
-        """Listen where the configuration says so; without an enabled listener nothing starts."""
+    async def listen_if_wanted(self) -> None:
+        """Start the engine if the configuration has it listen, which it then does."""
         try:
             config = await self.config()
         except BadConfig as fault:
@@ -87,7 +95,7 @@ class Proxy:
             self.book.write("error", fault.message, "config")
             return
         if any(listener["enabled"] for listener in config["listenPorts"]):
-            await self.apply()
+            await self.engine.ask("state")
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
         """Raises BadConfig for a file that was edited and is not sound."""
@@ -129,8 +137,23 @@ class Proxy:
         told = ConfigChanged(
             at=self.clock(), what=what, backup_id=(backup or {}).get("backup_id", "")
         )
-        for view in self._views.values():
-            view.timeline.emit(told)
+        for views in self._views.values():
+            for view in views:
+                view.timeline.emit(told)
+
+    async def rules(
+        self, kind: str, session: str, rules: list[dict[str, Any]] | None, who: str
+    ) -> list[dict[str, Any]]:
+        """A session's mocks or breakpoints, after they were replaced if there are `rules`.
+
+        Raises:
+            InvalidInput, EngineUnreachable
+        """
+        held: list[dict[str, Any]] = await self.engine.ask(kind, session=session, rules=rules)
+        if rules is not None:
+            self._rules[kind, session] = rules
+            self.book.audit(who, f"{kind} replaced, {len(rules)} now")
+        return held
 
     # What the engine tells
 
@@ -145,36 +168,41 @@ class Proxy:
                 self.states = event["states"]
 
     def _recorded(self, row: dict[str, Any]) -> None:
-        view = self._views.get(row["session"])
-        if view is None:
+        views = self._views.get(row["session"])
+        if views is None:
             return  # of a listener that belongs to no agent
         keys = {f"packet:{row['group']}", *([f"exchange:{row['key']}"] if row["key"] else [])}
-        view.timeline.emit(
-            PacketRecorded(
-                at=row["time"],
-                keys=frozenset(keys),
-                packet_id=row["id"],
-                group=row["group"],
-                kind=row["kind"],
-                method=row["method"],
-                url=row["url"],
-                server_name=row["server_name"],
-                status=row["status"],
-                resend=row["resend"],
-            )
+        recorded = PacketRecorded(
+            at=row["time"],
+            keys=frozenset(keys),
+            packet_id=row["id"],
+            group=row["group"],
+            kind=row["kind"],
+            method=row["method"],
+            url=row["url"],
+            server_name=row["server_name"],
+            status=row["status"],
+            resend=row["resend"],
         )
+        for view in views:
+            view.timeline.emit(recorded)
 
     # Who asks
 
     @asynccontextmanager
     async def view(self, view: View) -> AsyncIterator[View]:
         """An agent's view for as long as the block lasts; its listener and rules end with it."""
-        self._views[view.session] = view
+        views = self._views.setdefault(view.session, [])
+        views.append(view)
         try:
             yield view
         finally:
-            del self._views[view.session]
-            await self._ask_at_the_end("end_session", session=view.session)
+            views.remove(view)
+            if not views:
+                del self._views[view.session]
+                for kind in RULES:
+                    self._rules.pop((kind, view.session), None)
+                await self._ask_at_the_end("end_session", session=view.session)
 
     @asynccontextmanager
     async def browser(self, name: str, session: str, upstream: int) -> AsyncIterator[int]:
@@ -227,10 +255,7 @@ class Proxy:
                 " PACKET_PROXY_ACCESS_TOKEN where Pilothouse is started",
             )
         if writes and self.read_only:
-            raise ReadOnly(
-                "Pilothouse was started with --read-only",
-                hint="start it without --read-only to change or send anything",
-            )
+            raise only_reads()
 
 
 @asynccontextmanager
@@ -250,7 +275,7 @@ async def open_proxy(
         store=ConfigStore(settings_folder, clock),
         tokens=tokens,
         reader=HistoryReader(folder / "history.db"),
-        book=Logbook(clock),
+        book=Logbook(clock, AuditFile(folder / "audit.jsonl")),
         clock=clock,
         read_only=read_only,
         own_ports=own_ports,
@@ -259,7 +284,6 @@ async def open_proxy(
         async with open_engine(
             folder, spawn, proxy.on_event, on_start=proxy.configure, options=engine_options
         ) as proxy.engine:
-            await proxy.apply_if_wanted()
             yield proxy
     finally:
         proxy.reader.close()

@@ -215,6 +215,8 @@ def detail_view(
         "headers": {
             name: headers_view(side.head if side else b"", redactor) for name, side in sides.items()
         },
+        "trailers": _trailers(sides, redactor),
+        "original": _originals(sides, redactor, ranges),
         "timing": _timing(row),
         "group": row["group"],
         "type": row["type"],
@@ -232,6 +234,38 @@ def detail_view(
         "error": redactor.text(row["error"]) or None,
     }
     return {**made, **_bodies(sides, redactor, ranges)} if ranges else made
+
+
+def _trailers(
+    sides: dict[str, Side | None], redactor: Redactor
+) -> dict[str, list[dict[str, str]]] | None:
+    """Headers that came after a body; gRPC tells its outcome there."""
+    trailed = {name: side.trailers for name, side in sides.items() if side and side.trailers}
+    return {name: headers_view(b"\r\n" + raw, redactor) for name, raw in trailed.items()} or None
+
+
+def _originals(
+    sides: dict[str, Side | None], redactor: Redactor, ranges: dict[str, Range] | None
+) -> dict[str, dict[str, Any]] | None:
+    """What a side was before it was changed, with the beginning of its body if bodies are shown."""
+    made: dict[str, dict[str, Any]] = {}
+    for name, side in sides.items():
+        if side is None or side.original_head is None:
+            continue
+        head, body = side.original_head, side.original_body or b""
+        made[name] = {"head": "\n".join(_shown_lines(head, redactor))}
+        if ranges:
+            made[name] |= _beginning(head, body, ranges[name].most, redactor)
+    return made or None
+
+
+def _beginning(head: bytes, body: bytes, most: int, redactor: Redactor) -> dict[str, Any]:
+    """The first bytes of a body that can be read no further here."""
+    part = body_part(head, body, Range(0, most), redactor)
+    made: dict[str, Any] = {"body": part.text}
+    if part.is_base64:
+        made["encoding"] = "base64"
+    return made if part.next_offset is None else {**made, "truncated": True}
 
 
 def _timing(row: dict[str, Any]) -> dict[str, Any]:
@@ -291,20 +325,15 @@ def _rest(name: str, part: Part, shown: Range) -> dict[str, Any]:
 def held_view(held: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     """A held message as text, instead of the bytes that the engine tells."""
     head, body = base64.b64decode(held["head"]), base64.b64decode(held["body"])
-    part = body_part(head, body, Range(0, HELD_BODY_BYTES), redactor)
     made = {
         **held,
         "url": redactor.url(held["url"]),
         "since": iso(held["since"]),
         "forwarded_at": iso(held["forwarded_at"]),
         "head": "\n".join(_shown_lines(head, redactor)),
-        "body": part.text,
+        **_beginning(head, body, HELD_BODY_BYTES, redactor),
     }
-    if part.is_base64:
-        made["encoding"] = "base64"
-    if part.next_offset is not None or len(body) < held["body_length"]:
-        made["truncated"] = True
-    return made
+    return made if len(body) == held["body_length"] else {**made, "truncated": True}
 
 
 def unmasked_head(given: str, held: dict[str, Any], redactor: Redactor) -> bytes:

@@ -49,7 +49,7 @@ class Asking(SnakeArgs):
     # Any value may come: each that is not the token is refused alike, whatever its type.
     access_token: Any = Field(
         default=None,
-        description="As pilothouse token prints it",
+        description="From pilothouse token",
         json_schema_extra={"type": "string"},
     )
 

@@ -27,7 +27,7 @@ METHODS = ["GET", "POST", "PUT", "OPTIONS"]
 class ConfigService(Protocol):
     """What the endpoint needs of the proxy; an `Interceptor` has it."""
 
-    def admit(self, token: str | None, *, writes: bool = False) -> None:
+    async def admit(self, token: str | None, *, writes: bool = False) -> None:
         """Raises TokenRefused, RateLimited, ReadOnly."""
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
@@ -49,7 +49,7 @@ def config_app(service: ConfigService, guard: Callable[[ASGIApp], ASGIApp]) -> A
             # No CORS headers: no page of another site may read or write a configuration.
             return Response(status_code=204, headers={"allow": ", ".join(METHODS)})
         writes = request.method != "GET"
-        service.admit(offered_token(request.headers.getlist("authorization")), writes=writes)
+        await service.admit(offered_token(request.headers.getlist("authorization")), writes=writes)
         if not writes:
             return _json(200, await service.config())
         done = await service.update_config(await read_json(request), backup=True)

@@ -51,7 +51,7 @@ class Config(SnakeResult):
 )
 async def get_config(args: GetConfig, interceptor: Interceptor) -> Config:
     """Show the proxy's configuration."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     config = masked(await interceptor.config(), interceptor.redactor)
     wanted = {name: items for name, items in config.items() if name in (args.categories or config)}
     if args.listeners:
@@ -101,7 +101,7 @@ class ConfigUpdated(Told):
 )
 async def update_config(args: UpdateConfig, interceptor: Interceptor) -> ConfigUpdated:
     """Replace the proxy's configuration as a whole."""
-    interceptor.admit(args.token, writes=True)
+    await interceptor.admit(args.token, writes=True)
     try:
         kept = await interceptor.config()
     except BadConfig:
@@ -131,7 +131,7 @@ class ConfigRestored(Told):
 )
 async def restore_config(args: RestoreConfig, interceptor: Interceptor) -> ConfigRestored:
     """Replace the proxy's configuration by a backup; what it replaces is backed up, too."""
-    interceptor.admit(args.token, writes=True)
+    await interceptor.admit(args.token, writes=True)
     if all(one["backup_id"] != args.backup_id for one in await interceptor.backups()):
         raise BackupNotFound(
             "there is no backup of that id",
@@ -154,7 +154,7 @@ class Backups(SnakeResult):
 @tool(INTERCEPT, effect="read", raises=FAULTS, examples=(Example(title="See them"),))
 async def list_backups(args: ListBackups, interceptor: Interceptor) -> Backups:
     """List the backups of the proxy's configuration."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     return Backups(backups=await interceptor.backups())
 
 

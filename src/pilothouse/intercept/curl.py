@@ -24,6 +24,8 @@ _OF_CURL = ("accept", "user-agent")
 """What curl adds by itself unless told otherwise."""
 _VERSIONS = {"HTTP/1.0": "--http1.0", "HTTP/2": "--http2", "HTTP/3": "--http3"}
 _EXPECTS_ABOVE = 1024 * 1024
+_LONGEST_WORD = 100_000
+"""Linux starts no program with an argument of 128 KiB; what a shell does itself may be longer."""
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
@@ -154,7 +156,7 @@ def _data(body: bytes) -> tuple[list[str], str]:
     """The option that carries the body, and what stands before the command."""
     if not body:
         return [], ""
-    if _readable(body) is not None:
+    if len(body) <= _LONGEST_WORD and _readable(body) is not None:
         return ["--data-raw", quoted(body)], ""
     return ["--data-binary", "@-"], f"printf {_octal(body)} | "
 

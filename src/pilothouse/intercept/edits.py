@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.intercept import recoding
-from pilothouse.intercept.http1 import parse_head, split_message, with_right_length
+from pilothouse.intercept.http1 import (
+    HEADER_NAME,
+    NOT_IN_VALUE,
+    parse_head,
+    split_message,
+    with_right_length,
+)
 from pilothouse.intercept.slow_patterns import TooCostly, check_growth, matches
 from pilothouse.intercept.variables import fill
 
@@ -239,9 +245,9 @@ def _edit(raw: object, field: str) -> Edit:
     if kind == "regex_replace":
         return regex_edit(raw.get("pattern"), _new_text(raw, "replacement", field), target, field)
     name, value = raw.get("name"), text_of(_new_text(raw, "value", field), f"{field}.value")
-    if not isinstance(name, str) or not re.fullmatch(r"[\x21-\x39\x3b-\x7e]{1,256}", name):
+    if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
         raise bad(f"{field}.name", "a header's name, without blanks or a colon", name)
-    if set(value) & set("\r\n\0"):
+    if NOT_IN_VALUE & set(value):
         raise bad(
             f"{field}.value",
             "one line",

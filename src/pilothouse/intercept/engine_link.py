@@ -10,7 +10,9 @@ import time
 from collections import deque
 from contextlib import asynccontextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
 
 from pilothouse.core.faults import COMMON, Fault, Internal, NotAvailable
 from pilothouse.intercept.model import (
@@ -22,8 +24,10 @@ from pilothouse.intercept.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
+
+    from pilothouse.core.spawn import Process, Spawn
 
 MODULE = "pilothouse.intercept.engine"
 START_S = 30.0
@@ -49,37 +53,6 @@ _ANSWERED: tuple[type[Fault], ...] = (
     JobNotFound,
 )
 _FAULTS = {fault.code: fault for fault in _ANSWERED}
-
-
-class EngineChild(Protocol):
-    """The engine's process, with everything below it."""
-
-    pid: int
-    stderr: asyncio.StreamReader | None
-
-    @property
-    def exit_code(self) -> int | None: ...
-
-    async def wait(self) -> int: ...
-
-    async def stop(self, grace: float = ...) -> bool: ...
-
-    def kill_now(self) -> None: ...
-
-
-class Spawn(Protocol):
-    """Starts a command, without a shell, that never outlives us."""
-
-    async def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        stdout: int | Literal["pipe"],
-        stderr: int | Literal["pipe"],
-    ) -> EngineChild:
-        """Raises FileNotFoundError, PermissionError, OSError."""
 
 
 class Ask(Protocol):
@@ -187,7 +160,7 @@ class _Process:
 
     def __init__(
         self,
-        child: EngineChild,
+        child: Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         on_event: OnEvent,
@@ -394,4 +367,5 @@ async def open_engine(
     try:
         yield engine
     finally:
-        await engine.close()
+        with anyio.CancelScope(shield=True):  # what it recorded has to be in the file
+            await engine.close()

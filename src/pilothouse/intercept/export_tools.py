@@ -50,7 +50,7 @@ class Har(SnakeResult):
 )
 async def export_har(args: ExportHar, interceptor: Interceptor) -> Har:
     """Export recorded exchanges as HAR."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     from pilothouse.intercept.har import har
 
     if args.packet_ids is not None and args.filter:
@@ -110,7 +110,7 @@ class Curl(SnakeResult):
 )
 async def export_curl(args: ExportCurl, interceptor: Interceptor) -> Curl:
     """Show a recorded request as a curl command."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     from pilothouse.intercept.curl import curl
 
     detail = await interceptor.detail(packet(args.packet_id))
@@ -135,7 +135,7 @@ class Difference(Told):
 )
 async def diff_packets(args: DiffPackets, interceptor: Interceptor) -> Difference:
     """Show in what two exchanges differ."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     from pilothouse.intercept.diff import diff
 
     a, b = [await interceptor.detail(packet(each)) for each in (args.a, args.b)]

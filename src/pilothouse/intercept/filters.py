@@ -37,6 +37,8 @@ FIRST_LIKELY_MS = 100_000_000_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _MILLISECONDS = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]*)?")
 _BOOLEANS = {"true": 1, "1": 1, "false": 0, "0": 0}
+_SWALLOWED = re.compile(rf"(?i)\s(and|or|\||&)\s+({'|'.join(COLUMNS)})\s*(==|!=|=~|!~|[<>])")
+"""Another condition, within what is read as a value."""
 _OPERATORS = {
     "text": "== != =~ !~",
     "content": "== != =~ !~",
@@ -217,6 +219,10 @@ def _warnings(node: Node) -> list[str]:
         ]
     if node.column == "time" and isinstance(node.value, int) and 0 < node.value < FIRST_LIKELY_MS:
         return [f"{node.value} is read as epoch milliseconds, so as {iso(node.value)}"]
+    if isinstance(node.value, str) and _SWALLOWED.search(node.value):
+        return [f"{_short(node.value)} is read as one value: conditions are joined by && and ||"]
+    if node.column == "method" and not node.is_pattern and str(node.value).islower():
+        return [f"method is compared with its case: {_short(str(node.value))} is not in capitals"]
     return []
 
 

@@ -80,7 +80,7 @@ class History(SnakeResult):
 )
 async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
     """List recorded packets, newest first. get_packet_detail shows one."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     fields = chosen(args.fields)
     ask = HistoryAsk(
         limit=args.limit,
@@ -134,6 +134,12 @@ class PacketDetail(SnakeResult):
     truncated: dict[str, dict[str, Any]] | None = Field(
         default=None, description="For a side that is shown in part: which, and how to read on"
     )
+    trailers: dict[str, list[dict[str, str]]] | None = Field(
+        default=None, description="For a side that has some: headers after its body"
+    )
+    original: dict[str, dict[str, Any]] | None = Field(
+        default=None, description="For a changed side: head and body before that"
+    )
     timing: dict[str, Any] = Field(description="timestamp, and duration_ms once it is over")
     group: int = Field(description="Shared by both packets")
     type: str = Field(description="HTTP, WebSocket, SSE, gRPC, TCP or UDP")
@@ -142,7 +148,7 @@ class PacketDetail(SnakeResult):
     server: dict[str, Any] = Field(description="name, ip and port")
     client: dict[str, Any] = Field(description="ip and port")
     resend: bool = Field(description="Sent by resend_packet or bulk_send")
-    modified: bool = Field(description="A rule, a breakpoint or an edit changed it")
+    modified: bool = Field(description="A rule, a mock, a breakpoint or an edit made it so")
     sizes: dict[str, dict[str, Any]] = Field(
         description="For each side its packet's id, length, body length; kept if less is stored"
     )
@@ -161,7 +167,7 @@ class PacketDetail(SnakeResult):
 )
 async def get_packet_detail(args: GetPacketDetail, interceptor: Interceptor) -> PacketDetail:
     """Show request and response of a packet: headers, timing, bodies."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     detail = await interceptor.detail(packet(args.packet_id))
     ranges = {
         "request": Range(args.request_offset, args.max_bytes),
@@ -190,7 +196,7 @@ class Explained(Told):
 )
 async def filter_explain(args: FilterExplain, interceptor: Interceptor) -> Explained:
     """Show how a filter is read and carried out."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     told = await interceptor.explain(args.filter)
     return Explained.model_validate({**told, "filter": args.filter})
 
@@ -221,7 +227,7 @@ class Logs(SnakeResult):
 )
 async def get_logs(args: GetLogs, interceptor: Interceptor) -> Logs:
     """Read the proxy's log, with every change of its configuration and every resend."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     page = await interceptor.logs(
         LogAsk(level=args.level, limit=args.limit, since=args.since or "", filter=args.filter or "")
     )

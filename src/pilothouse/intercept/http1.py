@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HEADER_NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,256}")
+"""What a name that somebody gives may be: without blanks or a colon."""
+NOT_IN_VALUE = frozenset("\r\n\0")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 _FOLD = re.compile(rb"\r?\n[ \t]+")

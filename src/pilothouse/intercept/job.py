@@ -110,6 +110,8 @@ class Job:
         self._open = 0
         self._most_open = 0
         self._errors: list[str] = []
+        self._idle = set(range(len(plan.edits)))
+        """Places among the modifications of those that have changed nothing yet."""
 
     def begin(self) -> None:
         self._begun = True
@@ -144,10 +146,13 @@ class Job:
         if len(self._errors) < SHOWN_ERRORS:
             self._errors.append(f"send {send.number} was not recorded: {problem}")
 
-    def count_extracts(self, send: Send, counts: Sequence[int]) -> None:
+    def count_changes(self, send: Send, counts: Sequence[int]) -> None:
+        """For each edit of a send, how many places it changed."""
         for extract in self.extracts:
             if extract.packet_index == send.packet_index and extract.place < len(counts):
                 extract.count += counts[extract.place]
+        own = len(counts) - len(self.plan.edits)
+        self._idle -= {place for place in self._idle if own >= 0 and counts[own + place]}
 
     @property
     def is_running(self) -> bool:
@@ -182,8 +187,7 @@ class Job:
             "job_id": self.id,
             "status": self.status,
         }
-        if self._errors:
-            made["errors"] = list(self._errors)
+        made |= self._remarks()
         if not self.plan.is_bulk:
             return made
         del made["packet_ids"]  # each of the results has its own
@@ -200,8 +204,17 @@ class Job:
             "sent_count": self.sent_count,
             "failed_count": self.failed_count,
             "execution_time_ms": self._elapsed(),
-            **({"errors": list(self._errors)} if self._errors else {}),
+            **self._remarks(),
         }
+
+    def _remarks(self) -> dict[str, Any]:
+        """What its caller should know beside the figures, if there is something."""
+        made: dict[str, Any] = {"errors": list(self._errors)} if self._errors else {}
+        if self._idle and self.sent_count and not self.is_running:
+            made["warnings"] = [
+                f"modifications[{place}] found nothing to change" for place in sorted(self._idle)
+            ]
+        return made
 
     def status_view(self) -> dict[str, Any]:
         """The summary and the latest sends."""

@@ -254,7 +254,7 @@ class Jobs:
                 timeout_s=plan.timeout_ms / 1000,
             )
             await self._courier.deliver(delivery)
-            job.count_extracts(send, delivery.counts)
+            job.count_changes(send, delivery.counts)
         except asyncio.CancelledError:
             exchange.error = "stopped before the end of the response"
             raise

@@ -1,4 +1,7 @@
-"""What the proxy has to say of itself: its log, and who changed what. Kept in memory, bounded."""
+"""What the proxy has to say of itself: its log, and who changed what.
+
+Kept in memory, bounded. Who changed what is also in a file, and there again after a restart.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pilothouse.intercept.ports import LogPage
 
 if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
+    from pilothouse.intercept.audit_file import AuditFile
     from pilothouse.intercept.ports import LogAsk
 
 KEPT = 10_000
@@ -44,9 +48,12 @@ class Entry:
 class Logbook:
     """The newest entries, read newest first."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, file: AuditFile | None = None) -> None:
         self._clock = clock
+        self._file = file
         self._entries: deque[Entry] = deque(maxlen=KEPT)
+        for at, message in file.read() if file else ():
+            self._entries.append(Entry(at, "info", message, "main", "audit"))
 
     def write(
         self, level: str, message: str, component: str = "pilothouse", thread: str = "main"
@@ -58,6 +65,8 @@ class Logbook:
     def audit(self, who: str, what: str) -> None:
         """A change that somebody made, so that it can be told who and when."""
         self.write("info", f"{what} (by {who})", component="audit")
+        if self._file:
+            self._file.add(self._entries[-1].at, self._entries[-1].message)
 
     def read(self, ask: LogAsk) -> LogPage:
         """Raises InvalidInput for a level, time or pattern that is none."""

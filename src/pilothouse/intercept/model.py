@@ -79,6 +79,13 @@ class ReadOnly(Fault):
     status = 403
 
 
+def only_reads() -> ReadOnly:
+    return ReadOnly(
+        "Pilothouse was started with --read-only",
+        hint="start it without --read-only to change or send anything",
+    )
+
+
 class JobNotFound(Fault):
     """There is no job of that id."""
 

@@ -41,6 +41,8 @@ class Operation:
     """The body is an object of all arguments that are not in the path."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that are always so."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names that arguments have in the query, where they are others."""
     refined: Mapping[str, Any] = field(default_factory=dict)
     """What the document says of arguments beyond what `tools/list` has room for."""
     one_of: Sequence[dict[str, Any]] = ()

@@ -87,7 +87,7 @@ class Interceptor(Protocol):
     session: str
     """Whose packets are shown unless all are asked for."""
 
-    def admit(self, token: str | None, *, writes: bool = False) -> None:
+    async def admit(self, token: str | None, *, writes: bool = False) -> None:
         """Let a call in; the token is checked first, then `--read-only`.
 
         Raises:

@@ -91,7 +91,7 @@ class Sent(Told):
 )
 async def resend_packet(args: ResendPacket, interceptor: Interceptor) -> Sent:
     """Send a recorded packet again, edited or not, once or often."""
-    interceptor.admit(args.token, writes=True)
+    await interceptor.admit(args.token, writes=True)
     packet(args.packet_id)
     done = await interceptor.resend(args.plan())
     return Sent.model_validate(interceptor.redactor.texts(done))
@@ -139,7 +139,7 @@ class BulkSent(Told):
 )
 async def bulk_send(args: BulkSend, interceptor: Interceptor) -> BulkSent:
     """Send several recorded packets again, at once or one after another."""
-    interceptor.admit(args.token, writes=True)
+    await interceptor.admit(args.token, writes=True)
     for packet_id in args.packet_ids:
         packet(packet_id)
     done = await interceptor.bulk_send(args.plan())
@@ -167,7 +167,7 @@ class JobStatus(Told):
 )
 async def get_job_status(args: GetJobStatus, interceptor: Interceptor) -> JobStatus:
     """Show how far sending is, or stop it."""
-    interceptor.admit(args.token, writes=args.stop)
+    await interceptor.admit(args.token, writes=args.stop)
     if args.job_id:
         ask = interceptor.stop_job if args.stop else interceptor.job
         return JobStatus.model_validate(interceptor.redactor.texts(await ask(args.job_id)))

@@ -17,7 +17,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pilothouse.core.faults import Envelope, Fault, Internal, InvalidInput, RateLimited
+from pilothouse.core.faults import (
+    Envelope,
+    Fault,
+    Internal,
+    InvalidInput,
+    NoSuchPath,
+    RateLimited,
+    WrongMethod,
+)
 from pilothouse.core.fence import visible_json
 from pilothouse.intercept.json_body import TooLarge, read_json
 from pilothouse.intercept.model import TokenRefused
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from pilothouse.core.redact import Redactor
     from pilothouse.core.tool import Tool
     from pilothouse.intercept.ports import Interceptor
 
@@ -40,22 +49,6 @@ _WORDS = {"true": True, "false": False}
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 
-class NoSuchPath(Fault):
-    """The API has no such path."""
-
-    code = "no_such_path"
-    number = -32601
-    status = 404
-
-
-class WrongMethod(Fault):
-    """The path takes other methods."""
-
-    code = "wrong_method"
-    number = -32601
-    status = 405
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """What the API is made of; the composition root hands it in."""
@@ -63,10 +56,12 @@ class Service:
     interceptor: Interceptor
     parse: Parse
     """Makes a tool's argument model of raw values; raises InvalidInput."""
-    tools_listing: Callable[[], list[dict[str, Any]]]
-    """The tools as `tools/list` shows them."""
     incident: Callable[[Exception], str]
     """Logs a defect of ours and gives the id under which it was."""
+    tools_listing: Callable[[], list[dict[str, Any]]] = list
+    """The tools as `tools/list` shows them."""
+    token: Callable[[Request], str | None] = lambda request: offered_token(request)
+    """The token that a request brings."""
 
 
 def rest_app(service: Service, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
@@ -91,6 +86,11 @@ def rest_app(service: Service, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     return guard(app)
 
 
+def read_app(service: Service, operation: Operation) -> ASGIApp:
+    """One operation by itself, for a door that is another's."""
+    return _Path(service, {operation.method: _called(service, operation)})
+
+
 class _Path:
     """One path with the methods that it takes; none if there is no such path."""
 
@@ -102,7 +102,7 @@ class _Path:
         request = Request(scope, receive)
         try:
             answer = self._answers.get(request.method) or self._refuse(request)
-            response = _json(200, await answer(request, offered_token(request)))
+            response = _json(200, await answer(request, self._service.token(request)))
         except Fault as fault:
             response = self._failed(fault)
         except Exception as error:
@@ -127,18 +127,21 @@ class _Path:
         )
 
     def _failed(self, fault: Fault) -> Response:
-        headers = {}
-        if isinstance(fault, TokenRefused):
-            headers["www-authenticate"] = 'Bearer realm="pilothouse"'
-        elif isinstance(fault, RateLimited):
-            wait = fault.details.get("retryAfterSec")
-            headers["retry-after"] = str(math.ceil(wait) if isinstance(wait, int | float) else 60)
-        elif isinstance(fault, WrongMethod):
-            headers["allow"] = ", ".join(self._answers)
-        elif isinstance(fault, TooLarge):
-            headers["connection"] = "close"
-        shown = self._service.interceptor.redactor.texts(fault.render(Envelope.NUMBER))
-        return _json(fault.status, {"error": shown}, headers)
+        allow = {"allow": ", ".join(self._answers)} if isinstance(fault, WrongMethod) else {}
+        return failure(fault, self._service.interceptor.redactor, allow)
+
+
+def failure(fault: Fault, redactor: Redactor, headers: Mapping[str, str] | None = None) -> Response:
+    """A fault as this API answers it."""
+    more = dict(headers or {})
+    if isinstance(fault, TokenRefused):
+        more["www-authenticate"] = 'Bearer realm="pilothouse"'
+    elif isinstance(fault, RateLimited):
+        wait = fault.details.get("retryAfterSec")
+        more["retry-after"] = str(math.ceil(wait) if isinstance(wait, int | float) else 60)
+    elif isinstance(fault, TooLarge):
+        more["connection"] = "close"
+    return _json(fault.status, {"error": redactor.texts(fault.render(Envelope.NUMBER))}, more)
 
 
 def offered_token(request: Request) -> str | None:
@@ -152,7 +155,7 @@ def offered_token(request: Request) -> str | None:
 
 def _shown(service: Service, make: Callable[[], dict[str, Any]]) -> Answer:
     async def answer(request: Request, token: str | None) -> dict[str, Any]:
-        service.interceptor.admit(token)
+        await service.interceptor.admit(token)
         values_of(request.query_params.multi_items(), {})
         return make()
 
@@ -162,14 +165,16 @@ def _shown(service: Service, make: Callable[[], dict[str, Any]]) -> Answer:
 def _called(service: Service, operation: Operation) -> Answer:
     tool = operation.tool
     arguments = operation.arguments
-    in_query = {name: arguments[name] for name in operation.in_query}
+    in_query = {operation.renamed.get(n, n): arguments[n] for n in operation.in_query}
+    own_names = {public: name for name, public in operation.renamed.items()}
     in_path = {name: arguments[name] for name in operation.in_path}
 
     async def answer(request: Request, token: str | None) -> dict[str, Any]:
         # Nothing is read of a request, and nothing told, before the token is known to be right.
-        service.interceptor.admit(token, writes=tool.effect != "read")
+        await service.interceptor.admit(token, writes=tool.effect != "read")
+        asked = values_of(request.query_params.multi_items(), in_query)
         raw = {
-            **values_of(request.query_params.multi_items(), in_query),
+            **{own_names.get(name, name): value for name, value in asked.items()},
             **values_of(request.path_params.items(), in_path),
         }
         if operation.whole_body:

@@ -55,7 +55,7 @@ class Rules(SnakeResult):
 )
 async def mock_rules(args: MockRules, interceptor: Interceptor) -> Rules:
     """Answer matching requests without their server."""
-    interceptor.admit(args.token, writes=args.rules is not None)
+    await interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(_plain(args.rules), None)
     return Rules(rules=interceptor.redactor.texts(held["mocks"]))
 
@@ -84,7 +84,7 @@ class BreakpointArgs(Asking):
 )
 async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> Rules:
     """Hold matching traffic for release_packet; after 30 s it goes on by itself."""
-    interceptor.admit(args.token, writes=args.rules is not None)
+    await interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(None, _plain(args.rules))
     return Rules(rules=interceptor.redactor.texts(held["breakpoints"]))
 
@@ -100,7 +100,7 @@ class Held(SnakeResult):
 @tool(INTERCEPT, effect="read", raises=FAULTS, examples=(Example(title="What waits?"),))
 async def held_packets(args: HeldPackets, interceptor: Interceptor) -> Held:
     """List what breakpoints hold now."""
-    interceptor.admit(args.token)
+    await interceptor.admit(args.token)
     held = await interceptor.held()
     return Held(held=[held_view(one, interceptor.redactor) for one in held])
 
@@ -131,7 +131,7 @@ class Released(Told):
 )
 async def release_packet(args: ReleasePacket, interceptor: Interceptor) -> Released:
     """Send a held packet on, edited or not, or drop it."""
-    interceptor.admit(args.token, writes=True)
+    await interceptor.admit(args.token, writes=True)
     held = {one["held_id"]: one for one in await interceptor.held()}
     edit: dict[str, str] = {}
     if args.head is not None and args.held_id in held:

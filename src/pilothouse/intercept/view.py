@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.core.faults import Fault
 from pilothouse.intercept.asking import ABSENT
 from pilothouse.intercept.engine_link import ANSWER_S
 
@@ -19,7 +20,7 @@ TIMEOUT_MS = 30_000
 """Of one send, unless the plan has another."""
 
 
-@dataclass
+@dataclass(eq=False)
 class View:
     """Implements `Interceptor` for one agent, and for the REST API."""
 
@@ -31,7 +32,7 @@ class View:
     """What an absent token is taken for, on stdio alone."""
     who: str = "an agent"
 
-    def admit(self, token: str | None, *, writes: bool = False) -> None:
+    async def admit(self, token: str | None, *, writes: bool = False) -> None:
         given = self.filled_token if token is ABSENT else token
         self.proxy.admit(given, self.who, writes=writes)
 
@@ -62,12 +63,10 @@ class View:
         return await asyncio.to_thread(self.proxy.store.backups)
 
     async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
-        self.proxy.book.audit(self.who, f"packet {plan.get('packet_id')} sent again")
-        return await self._send("resend", plan)
+        return await self._send("resend", plan, f"packet {plan.get('packet_id')}")
 
     async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
-        self.proxy.book.audit(self.who, f"packets {plan.get('packet_ids')} sent again")
-        return await self._send("bulk_send", plan)
+        return await self._send("bulk_send", plan, f"packets {plan.get('packet_ids')}")
 
     async def job(self, job_id: str) -> dict[str, Any]:
         return await self._ask("job", job_id=job_id, session=self._whose)
@@ -85,10 +84,10 @@ class View:
     async def set_rules(
         self, mocks: list[dict[str, Any]] | None, breakpoints: list[dict[str, Any]] | None
     ) -> dict[str, Any]:
-        answer: dict[str, Any] = {}
-        for name, rules in (("mocks", mocks), ("breakpoints", breakpoints)):
-            answer[name] = await self._ask(name, session=self.session, rules=rules)
-        return answer
+        return {
+            kind: await self.proxy.rules(kind, self.session, rules, self.who)
+            for kind, rules in (("mocks", mocks), ("breakpoints", breakpoints))
+        }
 
     async def held(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = await self.proxy.engine.ask("held", session=self.session)
@@ -104,13 +103,19 @@ class View:
         """The session whose jobs are meant; REST belongs to none, and sees those of all."""
         return self.session or None
 
-    async def _send(self, do: str, plan: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, do: str, plan: dict[str, Any], what: str) -> dict[str, Any]:
         sends = plan.get("count", 1) * len(plan.get("packet_ids", "1"))
         each_ms = plan.get("interval_ms", 0) + plan.get("timeout_ms", TIMEOUT_MS)
         within = ANSWER_S + sends * each_ms / 1000
-        sent: dict[str, Any] = await self.proxy.engine.ask(
-            do, within=within, plan={**plan, "session": self.session}
-        )
+        # Before it is sent, so that nothing ever is without a word of it.
+        self.proxy.book.audit(self.who, f"{what} sent again")
+        try:
+            sent: dict[str, Any] = await self.proxy.engine.ask(
+                do, within=within, plan={**plan, "session": self.session}
+            )
+        except Fault as fault:
+            self.proxy.book.audit(self.who, f"{what} not sent again after all: {fault.message}")
+            raise
         return sent
 
     async def _ask(self, do: str, **args: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine.mocks import Mock, Mocks
 
 _EXCHANGE = "pilothouse"
+_MOCKED = "pilothouse mocked"
 logger = logging.getLogger(__name__)
 
 
@@ -113,6 +114,7 @@ class Capture:
         if not flow.error and (mock := self._mock_for(flow, exchange)):
             await asyncio.sleep(mock.delay_s)
             flow.response = mock.response()
+            flow.metadata[_MOCKED] = True
 
     def _mock_for(self, flow: http.HTTPFlow, exchange: Exchange) -> Mock | None:
         if not self._mocks:
@@ -162,6 +164,7 @@ class Capture:
             self._close(flow, exchange)
             return None
         exchange.response = _sent(response, messages.response_head(response))
+        exchange.response.modified = _MOCKED in flow.metadata
         if response.raw_content is None:
             self._tell_if_skipped("response", flow, exchange)
         elif self._changes.concern("response", flow, exchange):

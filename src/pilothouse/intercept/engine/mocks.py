@@ -9,6 +9,7 @@ from mitmproxy import http
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.engine.matching import Match, RuleBook, match_of
+from pilothouse.intercept.http1 import HEADER_NAME, NOT_IN_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,13 @@ def _mock(session: str, rule: Mapping[str, Any], where: str) -> Mock:
     if not 0 <= delay <= LONGEST_DELAY_MS:
         raise InvalidInput(f"{where}.delay_ms: give 0 to {LONGEST_DELAY_MS}, not {delay:g}")
     times = int(rule.get("times", 0))
-    headers = (rule.get("headers") or {}).items()
+    headers = dict(rule.get("headers") or {}).items()
+    for name, value in headers:
+        if not HEADER_NAME.fullmatch(str(name)) or NOT_IN_VALUE & set(str(value)):
+            raise InvalidInput(
+                f"{where}.headers: {name!r} is no header of one line",
+                hint="give names without blanks or a colon, and values without line ends",
+            )
     return Mock(
         match_of(session, rule, where),
         dict(rule),
