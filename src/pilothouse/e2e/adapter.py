@@ -23,6 +23,7 @@ from pilothouse.e2e.browser import Engine, error_name
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserLaunchFailed,
+    Past,
     SessionNotFound,
     TabNotFound,
     browser_crashed,
@@ -46,6 +47,8 @@ SWEEP_S = 0.5
 GRACE_S = 5.0
 REMEMBERED = 200
 """Ended sessions whose fate is still told."""
+PAST_KEPT = 20
+"""Ended sessions whose failures can still be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class Sessions:
         self._holding: set[_Keeper] = set()
         """Also those that are still starting, or ending."""
         self._fates: dict[str, Fate] = {}
+        self.past: list[Past] = []
 
     # Finding
 
@@ -275,6 +279,10 @@ class Sessions:
         self._fates[session.id] = Fate(session.ended, self._means.clock(), session.end_note)
         while len(self._fates) > REMEMBERED:
             del self._fates[next(iter(self._fates))]
+        if failed := session.failed_steps:
+            now = self._means.clock()
+            past = Past(session.id, session.url, session.folder, session.started_at, now, failed)
+            self.past = [*self.past[1 - PAST_KEPT :], past]
 
     async def _stop(self, server: Server, keeper: _Keeper) -> str:
         """What is left running on purpose, named."""

@@ -106,7 +106,7 @@ class Builder:
         )
         with launch_faults(request.browser):
             context = await browser.open_context(options)
-            means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
+            await means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
             if "trace" in request.records:
                 await context.tracing.start(screenshots=True, snapshots=True, sources=False)
             context.on("page", session.on_page)
@@ -172,6 +172,7 @@ class Builder:
                     service=service,
                     stream="stderr" if stream == "stderr" else "stdout",
                     line=line,
+                    session_id=session.id,
                 )
             )
 

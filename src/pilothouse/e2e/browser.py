@@ -96,7 +96,7 @@ class DrivenBrowser:
             self.debug_port = await _debug_port(self.browser)
 
     async def target_id(self, page: Page) -> tuple[str, CDPSession | None]:
-        """The page's id in the DevTools protocol, and a session to speak it."""
+        """The page's id in the DevTools protocol, and the session that told it, to be left."""
         if self.kind != "chromium" or self.context is None:
             return "", None
         session = await self.context.new_cdp_session(page)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
-    from pilothouse.e2e.ports import Child, Spawn
+    from pilothouse.core.spawn import Process, Reader, Spawn
 
 START_S = 30.0
 ASK_S = 15.0
@@ -63,7 +63,7 @@ class ContractCommand:
     ask_s: float = ASK_S
     _readers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
-    async def start(self) -> tuple[ServerStartResponse, Child]:
+    async def start(self) -> tuple[ServerStartResponse, Process]:
         """The server and the process that it lives in, which is the caller's from here on.
 
         Raises:
@@ -71,7 +71,7 @@ class ContractCommand:
         """
         return await self._launch("--start", ServerStartResponse)
 
-    async def restart(self) -> tuple[ServerRestartResponse, Child]:
+    async def restart(self) -> tuple[ServerRestartResponse, Process]:
         """As `start`. What the earlier child still runs is for the caller to end."""
         return await self._launch("--restart", ServerRestartResponse)
 
@@ -83,7 +83,7 @@ class ContractCommand:
         """Raises CommandFailed."""
         return await self._ask("--shutdown", ServerShutdownResponse)
 
-    async def _launch[M: Response](self, flag: str, model: type[M]) -> tuple[M, Child]:
+    async def _launch[M: Response](self, flag: str, model: type[M]) -> tuple[M, Process]:
         run = await self._run(flag)
         try:
             return await run.answer(model, self.start_s), run.child
@@ -135,7 +135,7 @@ class _Run:
     def __init__(
         self,
         command: str,
-        child: Child,
+        child: Process,
         log_folders: tuple[Path, ...],
         readers: set[asyncio.Task[None]],
     ) -> None:
@@ -230,7 +230,7 @@ def _invalid(finder: JsonFinder[Response], problem: str) -> dict[str, object]:
 
 
 async def _search[M: Response](
-    stream: asyncio.StreamReader | None, finder: JsonFinder[M], found: asyncio.Future[M | None]
+    stream: Reader | None, finder: JsonFinder[M], found: asyncio.Future[M | None]
 ) -> None:
     """Reads to the end of the stream, and tells what it found as soon as it has."""
     while stream is not None and (piece := await stream.read(_PIECE)):
@@ -240,6 +240,6 @@ async def _search[M: Response](
         found.set_result(finder.close())
 
 
-async def _collect(stream: asyncio.StreamReader | None, excerpt: Excerpt) -> None:
+async def _collect(stream: Reader | None, excerpt: Excerpt) -> None:
     while stream is not None and (piece := await stream.read(_PIECE)):
         excerpt.add(piece)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.spawn import Process
     from pilothouse.e2e.commands import ContractCommand
     from pilothouse.e2e.contract import ServerStartResponse
-    from pilothouse.e2e.ports import Child
+    from pilothouse.e2e.model import ServerState
 
 
 async def start_contract(
@@ -43,7 +44,7 @@ class ContractServer:
         self,
         command: ContractCommand,
         response: ServerStartResponse,
-        child: Child,
+        child: Process,
         clock: Clock,
         on_exit: Callable[[int], None],
     ) -> None:
@@ -51,7 +52,7 @@ class ContractServer:
         self._child = child
         self._clock = clock
         self._on_exit = on_exit
-        self._earlier: list[Child] = []
+        self._earlier: list[Process] = []
         """Children of before a restart: one of them may be the supervisor that did it."""
         logs = response.logs
         self._info = ServerInfo(
@@ -64,6 +65,7 @@ class ContractServer:
             response.message,
         )
         self._watch = asyncio.ensure_future(self._until_gone(child))
+        self.last_seen: ServerState = "running"
 
     @property
     def info(self) -> ServerInfo:
@@ -79,7 +81,9 @@ class ContractServer:
         try:
             said = await self._command.status()
         except CommandFailed:
+            self.last_seen = "unhealthy"
             return ServerHealth("unhealthy", self._info.url, healthy=False)
+        self.last_seen = said.status
         uptime = said.uptime
         return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
 
@@ -92,6 +96,7 @@ class ContractServer:
             raise start_failed(failed) from None
         self._earlier.append(self._child)
         self._child = child
+        self.last_seen = "running"
         self._info = replace(
             self._info,
             url=said.url,
@@ -123,7 +128,7 @@ class ContractServer:
             )
         return went and failed is None
 
-    async def _until_gone(self, child: Child) -> None:
+    async def _until_gone(self, child: Process) -> None:
         """Of a command that ran before the session we hear nothing: it is not our child."""
         await child.wait_gone()
         if any(not earlier.gone for earlier in self._earlier):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pilothouse.core.lanes import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -108,8 +110,7 @@ def short_url(url: str, base: str = "") -> str:
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return one_line(text, most)
 
 
 def origin(url: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
+from pilothouse.core.lanes import line_of
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges
@@ -35,6 +36,19 @@ under load should cost an agent a moment rather than its evidence."""
 BEFORE_MS = 2_000
 BODIES = 3
 LOG_LINES = 100
+_TOLD = frozenset(
+    {
+        "StepFinished",
+        "ServerLogged",
+        "ConsoleLogged",
+        "EntryLogged",
+        "RequestSent",
+        "ResponseReceived",
+        "LoadingFailed",
+        "BrowserNoted",
+    }
+)
+"""Events that say something about why a step failed."""
 
 
 async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
@@ -171,24 +185,8 @@ def tails(session: E2eSession) -> list[str]:
 
 def _line(session: E2eSession, moment: Moment, step: Step) -> str:
     """A moment of the timeline in a few words, with the time before the failure."""
-    event, facts = moment.event, moment.event.facts()
+    event = moment.event
+    if event.name not in _TOLD:
+        return ""
     ago = f"{(event.at - step.ended_at) / 1000:+.1f} s"
-    match event.name:
-        case "StepFinished":
-            outcome = "ok" if facts["ok"] else "failed"
-            what = f"step {facts['step']} {facts['tool']} {facts['target']} {outcome}"
-        case "ServerLogged":
-            what = f"server {facts['stream']}: {facts['line']}"
-        case "ConsoleLogged" | "EntryLogged":
-            what = f"console {facts.get('type')}: {facts.get('text', '')}"
-        case "RequestSent":
-            what = f"{facts.get('method')} {facts.get('url')}"
-        case "ResponseReceived":
-            what = f"{facts.get('status')} from {facts.get('url')}"
-        case "LoadingFailed":
-            what = f"{facts.get('errorText')} at {facts.get('url', '')}"
-        case "BrowserNoted":
-            what = f"{facts['what']}: {facts['detail']}"
-        case _:
-            return ""
-    return f"{ago} {cut(session.mask(what), 160)}"
+    return f"{ago} {cut(session.mask(line_of(event.name, event.facts())), 160)}"

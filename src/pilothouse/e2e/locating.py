@@ -46,6 +46,8 @@ class Locating:
         """Ask for all that wait. What is asked first, the browser answers first."""
         waiting, self._waiting = self._waiting, []
         for step, tab in waiting:
+            if step.ended_at and not step.ok:
+                continue  # nothing was found then, and waiting for it now helps no test
             task = asyncio.ensure_future(_locate(step, tab))
             self._asking.add(task)
             task.add_done_callback(self._asked)

@@ -10,6 +10,7 @@ from pilothouse.core.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 type ServerState = Literal["running", "stopped", "unhealthy"]
 type Stream = Literal["stdout", "stderr", "combined"]
@@ -53,6 +54,19 @@ class ServerHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What is left of a session that has ended: its folder, with the dossiers of failed steps."""
+
+    id: str
+    url: str
+    folder: Path
+    started_at: float
+    ended_at: float
+    failed: Mapping[int, str]
+    """Number of each step that failed, and what it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """What to start, as an agent asks for it."""
 
@@ -81,6 +95,7 @@ class ServerLogged(Event):
     service: str
     stream: Literal["stdout", "stderr"]
     line: str
+    session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +110,12 @@ class StepFinished(Event):
     ok: bool
     duration_ms: float
     url: str
+    session_id: str = ""
+    tab_id: str = ""
+    target_id: str = ""
+    """The observed target that it acted in."""
+    looks: bool = False
+    """It only looked or waited, so that nothing can have come of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +126,7 @@ class BrowserNoted(Event):
 
     what: str
     detail: str
+    session_id: str = ""
 
 
 # Faults of a session

@@ -10,9 +10,10 @@ from pilothouse.e2e.logs import without_escapes
 from pilothouse.e2e.model import LogPaths
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
     from pathlib import Path
+
+    from pilothouse.core.spawn import Reader
 
 type OnLine = Callable[[Literal["stdout", "stderr"], str], None]
 
@@ -80,7 +81,7 @@ class Output:
     async def copy(
         self,
         kind: Literal["stdout", "stderr"],
-        stream: asyncio.StreamReader,
+        stream: Reader,
         also: Callable[[str], None],
     ) -> None:
         """Take in a stream until its end; `also` hears of each line as well."""

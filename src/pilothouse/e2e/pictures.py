@@ -6,11 +6,14 @@ import base64
 import struct
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.e2e.browser import error_name
+
 if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 LONGEST_EDGE = 1568
 """Larger pictures are scaled down by the models themselves, at the price of their tokens."""
+GLANCE_MS = 2_000
 
 
 async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> bytes:
@@ -24,15 +27,28 @@ async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> b
     return await tab.page.screenshot(full_page=full_page, scale="css", caret="initial")
 
 
+async def glance(tab: Tab) -> bytes:
+    """A JPEG of the viewport for somebody who looks on; empty where it cannot be had soon."""
+    try:
+        return await tab.page.screenshot(
+            type="jpeg", quality=60, scale="css", caret="initial", timeout=GLANCE_MS
+        )
+    except Exception as error:
+        if not error_name(error):
+            raise
+        return b""  # it is busy, or has gone
+
+
 async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector: str = "") -> bytes:
     """The same picture with no edge longer than a model can use."""
     width, height = size(picture)
     longest = max(width, height)
-    if longest <= LONGEST_EDGE or tab.cdp is None:
+    cdp = await tab.cdp() if longest > LONGEST_EDGE else None
+    if cdp is None:
         return picture
     x, y = (0.0, 0.0) if full_page and not selector else await _place(tab, selector)
     clip = {"x": x, "y": y, "width": width, "height": height, "scale": LONGEST_EDGE / longest}
-    said: dict[str, Any] = await tab.cdp.send(
+    said: dict[str, Any] = await cdp.send(
         "Page.captureScreenshot",
         {"format": "png", "clip": clip, "captureBeyondViewport": full_page or bool(selector)},
     )

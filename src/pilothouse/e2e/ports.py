@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from pilothouse.core.ring import Ring
-    from pilothouse.e2e.model import EndReason, ServerHealth, ServerInfo
+    from pilothouse.e2e.model import EndReason, Past, ServerHealth, ServerInfo, ServerState
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.starting import StartRequest
-
-
-class Child(Protocol):
-    """A process that dies with us, with everything that it started."""
-
-    pid: int
-    stdout: asyncio.StreamReader | None
-    stderr: asyncio.StreamReader | None
-
-    @property
-    def exit_code(self) -> int | None: ...
-
-    @property
-    def gone(self) -> bool:
-        """Neither it nor anything that it started lives."""
-
-    async def wait(self) -> int: ...
-
-    async def wait_gone(self) -> None: ...
-
-    async def stop(self, grace: float = 5.0) -> bool:
-        """Whether it went by itself; afterwards nothing that it started lives."""
-
-
-class Spawn(Protocol):
-    """Starts a command, without a shell."""
-
-    async def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        stdout: int | Literal["pipe"],
-        stderr: int | Literal["pipe"],
-    ) -> Child:
-        """Raises FileNotFoundError, PermissionError, OSError."""
 
 
 class Server(Protocol):
@@ -63,6 +25,10 @@ class Server(Protocol):
     @property
     def exit_code(self) -> int | None:
         """Of a server that has ended by itself, None while it runs."""
+
+    @property
+    def last_seen(self) -> ServerState:
+        """How it was when it was last asked; whoever only looks on does not ask it."""
 
     async def health(self) -> ServerHealth: ...
 
@@ -130,8 +96,9 @@ class Recorder(Protocol):
     async def prepare(self) -> None:
         """A tab will be recorded soon; what that needs may be made ready now."""
 
-    def claim(self, session_id: str, port: int, *, shared: bool) -> None:
-        """That e2e session has this debugging port, alone unless the browser is the user's."""
+    async def claim(self, session_id: str, port: int, *, shared: bool) -> None:
+        """That e2e session has this debugging port, alone unless the browser is the user's; from
+        then on every other agent is refused it."""
 
     async def release(self, session_id: str) -> None:
         """The session has ended, and its browser with it."""
@@ -148,6 +115,10 @@ class Helm(Protocol):
 
     @property
     def sessions(self) -> list[E2eSession]: ...
+
+    @property
+    def past(self) -> list[Past]:
+        """Those that ended last and had failures, the newest at the end."""
 
     @property
     def state_folder(self) -> Path:

@@ -20,8 +20,9 @@ from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, cast
 
+from pilothouse.core.http1 import MAX_HEAD_BYTES, BadMessage
 from pilothouse.core.urls import Address, Policy, Target, UrlError, Verdict, target_of
-from pilothouse.e2e.proxy_http import MAX_HEAD_BYTES, BadMessage, Request, parse_request
+from pilothouse.e2e.proxy_http import Request, parse_request
 from pilothouse.e2e.proxy_pipes import answer, join
 
 if TYPE_CHECKING:

@@ -12,18 +12,15 @@ import struct
 from http import HTTPStatus
 from typing import cast
 
-from pilothouse.e2e.proxy_http import (
+from pilothouse.core.http1 import (
     HEAD_END,
     MAX_HEAD_BYTES,
-    Answer,
     BadMessage,
     Body,
     Counted,
     Endless,
-    Request,
-    own_answer,
-    rewrite_answer,
 )
+from pilothouse.e2e.proxy_http import Answer, Request, own_answer, rewrite_answer
 
 HALF_OPEN_S = 60.0
 """One end has hung up and nothing has moved for this long: nothing more will come."""

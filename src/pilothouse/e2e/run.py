@@ -11,8 +11,8 @@ from pilothouse.e2e.probe import Address, patience
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from pilothouse.core.spawn import Process
     from pilothouse.e2e.output import Output
-    from pilothouse.e2e.ports import Child
 
 UNANNOUNCED_S = 2.0
 """How long a port has to be the only one before it counts without having been announced."""
@@ -33,7 +33,7 @@ class Ended(Exception):
 class Run:
     """A process that shall serve on `port`, and may choose to do so elsewhere."""
 
-    def __init__(self, child: Child, port: int, output: Output, known: Address | None) -> None:
+    def __init__(self, child: Process, port: int, output: Output, known: Address | None) -> None:
         """`known` is where the same command has answered before."""
         self.child = child
         self.port = port

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.spawn import Process, Spawn
     from pilothouse.e2e.logs import Tail
-    from pilothouse.e2e.model import ServiceSpec, Stream
+    from pilothouse.e2e.model import ServerState, ServiceSpec, Stream
     from pilothouse.e2e.output import OnLine
-    from pilothouse.e2e.ports import Child, Spawn
     from pilothouse.e2e.probe import Address
 
 CLASHES = 3
@@ -139,6 +139,7 @@ class PlainServer:
         self._port = 0
         self._info: ServerInfo | None = None
         self._exit_code: int | None = None
+        self.last_seen: ServerState = "running"
         self._watching: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._started_at = 0.0
@@ -181,6 +182,7 @@ class PlainServer:
         self._run = run
         self._address = address
         self._exit_code = None
+        self.last_seen = "running"
         self._started_at = self._clock()
         self._info = ServerInfo(
             url=address.url,
@@ -200,8 +202,9 @@ class PlainServer:
             return ServerHealth("stopped", info.url, exit_code=self._exit_code)
         status = await probe.status_of(self._address, probe.TRY_S)
         healthy = status is not None and status < 500
+        self.last_seen = "running" if healthy else "unhealthy"
         uptime = round((self._clock() - self._started_at) / 1000, 3)
-        return ServerHealth("running" if healthy else "unhealthy", info.url, uptime, healthy)
+        return ServerHealth(self.last_seen, info.url, uptime, healthy)
 
     async def restart(self) -> ServerInfo:
         """Stop it and start it on the same port, with the same log files.
@@ -232,7 +235,7 @@ class PlainServer:
         path = getattr(self._output.paths, stream)
         return tail_of(Path(path), lines, within=(self._output.folder,))
 
-    async def _child(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Child:
+    async def _child(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Process:
         try:
             return await self._spawn(argv, cwd=cwd, env=env, stdout="pipe", stderr="pipe")
         except OSError as error:
@@ -321,14 +324,14 @@ class RunningApp:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         self.info = ServerInfo(url, port, 0, iso(clock()), logs, "already_running")
         self.exit_code: int | None = None
+        self.last_seen: ServerState = "running"
 
     async def health(self) -> ServerHealth:
         """How it is now; one that does not answer is `stopped`, as far as can be told."""
         status = await probe.status_of_url(self.info.url, probe.TRY_S)
-        if status is None:
-            return ServerHealth("stopped", self.info.url, healthy=False)
-        healthy = status < 500
-        return ServerHealth("running" if healthy else "unhealthy", self.info.url, healthy=healthy)
+        healthy = status is not None and status < 500
+        self.last_seen = "running" if healthy else "stopped" if status is None else "unhealthy"
+        return ServerHealth(self.last_seen, self.info.url, healthy=healthy)
 
     async def restart(self) -> ServerInfo:
         raise ServerStartFailed(

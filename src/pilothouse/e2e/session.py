@@ -135,13 +135,21 @@ class E2eSession:
         """The newest lines that its servers wrote."""
         return [event for _, event in self.timeline.ring(ServerLogged.source)]
 
+    @property
+    def failed_steps(self) -> dict[int, str]:
+        """By their numbers, in a few words."""
+        failed = [step for step in self.steps if step.ended_at and not step.ok]
+        return {step.number: f"{step.tool} {step.target}".strip() for step in failed}
+
     def touch(self) -> None:
         self.last_activity = self.clock()
 
     def note(self, what: str, detail: str) -> None:
         """Something the browser did by itself; told with the next answer."""
         self._noted.append(f"{what}: {detail}" if detail else what)
-        self.timeline.emit(BrowserNoted(at=self.clock(), what=what, detail=detail))
+        self.timeline.emit(
+            BrowserNoted(at=self.clock(), what=what, detail=detail, session_id=self.id)
+        )
 
     # Files
 
@@ -201,7 +209,9 @@ class E2eSession:
         page.on("close", lambda _: self._on_close(tab))
         page.on("framenavigated", lambda frame: self._on_navigated(tab, frame))
         assert self.browser is not None
-        tab.target_id, tab.cdp = await self.browser.target_id(page)
+        tab.target_id, asked = await self.browser.target_id(page)
+        if asked is not None:
+            self._spawn(asked.detach())
         if tab.target_id and self.browser.debug_port:
             tab.recording = await self.recorder.record(
                 self.browser.debug_port, tab.target_id, and_popups=not self.browser.is_users
@@ -335,7 +345,7 @@ class E2eSession:
                     if tab.page.is_closed():
                         await self.browser_went()
                     raise await self._failed(step, tab, Interrupted()) from None
-                if tool in LOOKING or tool.startswith("wait"):
+                if step.looks:
                     # A dialog that such a step cannot have opened: it was not done.
                     self._end(step, tab, ok=False)
                     raise dialog_open(tab) from None
@@ -395,6 +405,10 @@ class E2eSession:
                 ok=ok,
                 duration_ms=round(step.ended_at - step.began_at, 1),
                 url=step.url,
+                session_id=self.id,
+                tab_id=tab.id,
+                target_id=tab.target_id,
+                looks=step.looks,
             )
         )
 

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from pilothouse.core.clock import Clock
     from pilothouse.core.settings import Settings
+    from pilothouse.core.spawn import Spawn
     from pilothouse.core.urls import Address, Origin
     from pilothouse.e2e.model import LogPaths, ServiceSpec
-    from pilothouse.e2e.ports import Server, Spawn
+    from pilothouse.e2e.ports import Server
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 

@@ -37,6 +37,11 @@ class Step:
     """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
 
     @property
+    def looks(self) -> bool:
+        """It only looks or waits, so that nothing can come of it."""
+        return self.tool in LOOKING or self.tool.startswith("wait")
+
+    @property
     def selector(self) -> str:
         """The target where it is an element, not an address, a text or a key."""
         named = {self.args.get(name) for name in ("selector", "from")}

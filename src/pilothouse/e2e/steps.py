@@ -135,12 +135,11 @@ async def within[T](limit: int, what: str, work: Awaitable[T]) -> T:
     """What comes of it within so many ms.
 
     Raises:
-        TimeoutError: nothing, so far; its end is not waited for.
+        TimeoutError: nothing, so far; it is waited for no more.
     """
-    task = asyncio.ensure_future(work)
     try:
         async with asyncio.timeout(limit / 1000) as clock:
-            return await task
+            return await work
     except TimeoutError:
         if clock.expired():
             raise TimeoutError(f"{what} did not end within {limit} ms") from None

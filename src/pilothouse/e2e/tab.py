@@ -45,7 +45,6 @@ class Tab:
     id: str
     page: Page
     target_id: str = ""
-    cdp: CDPSession | None = None
     recording: Recording | None = None
     own: bool = False
     """Opened by us, not by the app."""
@@ -63,7 +62,9 @@ class Tab:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One step at a time; a second call waits for the first."""
     _told: Changes | None = None
-    _stir: asyncio.Event = field(default_factory=asyncio.Event)
+    _cdp: CDPSession | None = None
+    _stirred: asyncio.Future[None] | None = None
+    """Of the step under way: done when something interrupts it."""
 
     @property
     def url(self) -> str:
@@ -78,12 +79,20 @@ class Tab:
 
     def interrupt(self) -> None:
         """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
-        self._stir.set()
+        if self._stirred is not None and not self._stirred.done():
+            self._stirred.set_result(None)
 
     def locator(self, selector: str) -> Locator:
         """CSS, one of Playwright's own selectors, or a ref of a snapshot."""
         ref = ref_of(selector)
         return self.page.get_by_ref(ref) if ref else self.page.locator(selector)
+
+    async def cdp(self) -> CDPSession | None:
+        """A DevTools session of our own, which only Chromium has. It is opened when it is needed:
+        each one that is open makes every document cost more."""
+        if self._cdp is None and self.target_id:
+            self._cdp = await self.page.context.new_cdp_session(self.page)
+        return self._cdp
 
     async def race[T](self, step: Awaitable[T]) -> T:
         """A step's value, unless something interrupts it.
@@ -91,16 +100,13 @@ class Tab:
         Raises:
             Interrupted: the step may still be under way in the browser; its end is not waited for.
         """
-        self._stir.clear()
         task = asyncio.ensure_future(step)
-        stirred = asyncio.ensure_future(self._stir.wait())
+        self._stirred = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.wait((task, stirred), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._stirred), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
             raise
-        finally:
-            stirred.cancel()
         if not task.done() and self.dialog is None:
             await asyncio.wait((task,), timeout=GONE_S)
         if not task.done():

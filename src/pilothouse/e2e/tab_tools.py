@@ -18,6 +18,7 @@ from pilothouse.e2e.steps import E2E, Acted, InSession, InTab, acted, step
 if TYPE_CHECKING:
     from typing import Self
 
+    from pilothouse.e2e.browser import CDPSession
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
@@ -184,7 +185,7 @@ async def emulate(args: Emulate, helm: Helm) -> Acted:
         if media:
             await tab.page.emulate_media(**media)
         for method, params in _cdp_commands(args):
-            await _chromium(tab).send(method, params)
+            await (await _chromium(tab)).send(method, params)
         if args.latitude is not None and args.longitude is not None:
             context = tab.page.context
             await context.grant_permissions(["geolocation"])
@@ -217,10 +218,11 @@ def _cdp_commands(args: Emulate) -> list[tuple[str, dict[str, Any]]]:
     return commands
 
 
-def _chromium(tab: Tab) -> Any:
-    if tab.cdp is None:
+async def _chromium(tab: Tab) -> CDPSession:
+    cdp = await tab.cdp()
+    if cdp is None:
         raise InvalidInput("only Chromium can pretend this", hint="leave out `browser`")
-    return tab.cdp
+    return cdp
 
 
 TOOLS = (tabs, resize, emulate)
