@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bench.peers import PILOTHOUSE, PeerUnavailable, Workshop
+from bench.peers import PILOTHOUSE, PeerUnavailable, open_workshop
 from bench.wire import StdioServer
 from pilothouse.browser import find_browser
 from tests.support.bookmark_chrome import BAR, BookmarkChrome, pairing_code
-from tests.support.intercepting import free_port
+from tests.support.ports import free_port
 
 IN_THE_EXTENSION = "in the extension"
 
@@ -52,17 +52,19 @@ class Desk:
 
 
 @contextmanager
-def open_desk(workshop: Workshop) -> Iterator[Desk]:
+def open_desk() -> Iterator[Desk]:
     if find_browser(os.environ) is None:
         raise PeerUnavailable("no Chrome, Chromium or Edge is installed: run `make setup`")
     port = free_port()
     with (
+        # A hub of its own: the port is that of the hub, not of one client.
+        open_workshop() as workshop,
         workshop.start(PILOTHOUSE, "--bookmarks-port", str(port)) as server,
         BookmarkChrome(name="Bench") as chrome,
     ):
         server.handshake()
         # A first call binds the port; no Chrome is connected yet.
         server.request("tools/call", {"name": "bookmark_get", "arguments": {"id": BAR}})
-        chrome.settle(port, pairing_code({"PILOTHOUSE_HOME": str(workshop.folder / "home")}))
+        chrome.settle(port, pairing_code({"PILOTHOUSE_HOME": str(workshop.home)}))
         chrome.until("connected")
         yield Desk(server, chrome)

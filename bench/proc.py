@@ -15,11 +15,27 @@ import psutil
 PROC = Path("/proc")
 
 
-def tree_pss(pid: int) -> int:
-    """Bytes of PSS summed over `pid` and all its descendants."""
+def tree_pss(pid: int, without: str = "") -> int:
+    """Bytes of PSS summed over `pid` and all its descendants.
+
+    Those whose command has the word `without` in its path are left out.
+    """
     if not (PROC / "self" / "smaps_rollup").exists():
         return _tree_rss(pid)
-    return sum(_pss(process) for process in descendants(pid, _parents()))
+    tree = descendants_of(pid)
+    return sum(_pss(process) for process in tree if not without or without not in _program(process))
+
+
+def descendants_of(pid: int) -> list[int]:
+    """`pid` and everything below it now."""
+    return list(descendants(pid, _parents()))
+
+
+def _program(pid: int) -> str:
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def rss(pid: int) -> int:

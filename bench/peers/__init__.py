@@ -8,7 +8,6 @@ would add its own process and its own start-up time.
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,9 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.hub import stop_hub
 from bench.wire import StdioServer
+from tests.support.npm import PEERS, NotInstalled, install
 
 PILOTHOUSE = "pilothouse"
 BARE_SDK = "mcp SDK, bare"
@@ -28,8 +29,6 @@ PLAYWRIGHT = "@playwright/mcp"
 DEVTOOLS = "chrome-devtools-mcp"
 
 _BENCH = Path(__file__).resolve().parents[1]
-_PEERS = _BENCH.parent / ".peers"
-_NPM_FILES = ("package.json", "package-lock.json", ".npmrc")
 
 # Headless and isolated is how an agent's machine runs them, and keeps them off the user's profile.
 # Usage statistics would start a second, detached process that reports to the network.
@@ -61,25 +60,35 @@ class Workshop:
 
     folder: Path
 
+    @property
+    def home(self) -> Path:
+        """Pilothouse's, and so that of the hub that its first start here brings along."""
+        return self.folder / "home"
+
     def start(self, contender: str, *flags: str) -> StdioServer:
         argv = (*command(contender), *flags)
-        return StdioServer(argv, env=self._environment(), cwd=self.folder)
+        return StdioServer(argv, env=self.environment(), cwd=self.folder)
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         # PYTHON* must not decide the outcome: PYTHONDONTWRITEBYTECODE would keep the warm-up from
         # leaving bytecode behind, PYTHONPATH could load other code than the installed one.
         ours = ("PYTHON", "NODE_", "PILOTHOUSE_", "CHROME_DEVTOOLS_MCP_", "PLAYWRIGHT_MCP_")
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
         return inherited | {
-            "PILOTHOUSE_HOME": str(self.folder / "home"),
+            "PILOTHOUSE_HOME": str(self.home),
             "CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1",
         }
 
 
 @contextmanager
 def open_workshop() -> Iterator[Workshop]:
+    """A workshop of its own; the hub that was started in it ends with it."""
     with TemporaryDirectory(prefix="pilothouse-bench-") as folder:
-        yield Workshop(Path(folder))
+        workshop = Workshop(Path(folder))
+        try:
+            yield workshop
+        finally:
+            stop_hub(workshop.home)
 
 
 def command(contender: str) -> tuple[str, ...]:
@@ -102,7 +111,7 @@ def command(contender: str) -> tuple[str, ...]:
 def version(contender: str) -> str:
     """The exact version measured; 'not installed' for an npm peer no row has asked for."""
     if contender in _NPM_CLI:
-        manifest = _PEERS / "node_modules" / contender / "package.json"
+        manifest = PEERS / "node_modules" / contender / "package.json"
         if not manifest.exists():
             return "not installed"
         return str(json.loads(manifest.read_text())["version"])
@@ -116,26 +125,10 @@ def version(contender: str) -> str:
 @cache
 def _installed_npm_peers() -> Path:
     """The peers' node_modules folder, made to match the lock file."""
-    modules = _PEERS / "node_modules"
-    lock = "package-lock.json"
-    # npm writes this file last, so its presence means that an installation went through.
-    finished = (modules / ".package-lock.json").exists()
-    if finished and (_PEERS / lock).read_bytes() == (_BENCH / lock).read_bytes():
-        return modules
-    _PEERS.mkdir(exist_ok=True)
-    (modules / ".package-lock.json").unlink(missing_ok=True)
-    for name in _NPM_FILES:
-        shutil.copyfile(_BENCH / name, _PEERS / name)
-    install = subprocess.run(
-        [_executable("npm"), "ci", "--ignore-scripts"],
-        cwd=_PEERS,
-        capture_output=True,
-        text=True,
-    )
-    if install.returncode != 0:
-        said = install.stderr.strip()[-600:]
-        raise PeerUnavailable(f"`npm ci --ignore-scripts` in {_PEERS} failed:\n{said}")
-    return modules
+    try:
+        return install(_BENCH, PEERS)
+    except NotInstalled as error:
+        raise PeerUnavailable(str(error)) from None
 
 
 def _executable(name: str) -> str:

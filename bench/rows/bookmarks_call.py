@@ -36,8 +36,8 @@ def inside(desk: Desk, call: str) -> float:
 
 def call_row(name: str, title: str, tool: str, prepare: Prepare) -> Row:
     @contextmanager
-    def run(workshop: Workshop) -> Iterator[Samplers]:
-        with open_desk(workshop) as desk:
+    def run(_: Workshop) -> Iterator[Samplers]:
+        with open_desk() as desk:
             arguments, call = prepare(desk)
             yield {
                 PILOTHOUSE: partial(over_mcp, desk, tool, arguments),

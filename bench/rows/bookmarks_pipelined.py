@@ -23,8 +23,8 @@ def rate(desk: Desk, tool: str, arguments: dict[str, Any]) -> float:
 
 
 @contextmanager
-def run(workshop: Workshop) -> Iterator[Samplers]:
-    with open_desk(workshop) as desk:
+def run(_: Workshop) -> Iterator[Samplers]:
+    with open_desk() as desk:
         made = desk.make(title="One", url="https://example.com/")
         yield {
             PILOTHOUSE: partial(rate, desk, "bookmark_get", {"id": made}),

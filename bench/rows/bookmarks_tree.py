@@ -42,8 +42,8 @@ def inside(desk: Desk) -> float:
 
 
 @contextmanager
-def run(workshop: Workshop) -> Iterator[Samplers]:
-    with open_desk(workshop) as desk:
+def run(_: Workshop) -> Iterator[Samplers]:
+    with open_desk() as desk:
         desk.chrome.person.evaluate(f"{FILL}({FOLDERS}, {BOOKMARKS})")
         yield {PILOTHOUSE: partial(over_mcp, desk), IN_THE_EXTENSION: partial(inside, desk)}
 

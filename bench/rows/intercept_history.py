@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from bench.hub import stop_hub
 from bench.peers import PILOTHOUSE, Workshop
 from bench.row import Bound, Noted, Row, Sampler, Samplers
 from bench.rows import intercept_history_writing
@@ -37,10 +38,14 @@ def _took(server: StdioServer, asked: dict[str, Any], rows: int | None) -> Noted
 @contextmanager
 def _asking(packets: int, asked: dict[str, Any], rows: int | None) -> Iterator[Sampler]:
     folder = filled(packets)
-    token = token_of(folder / "home")
-    with Workshop(folder).start(PILOTHOUSE) as server:
-        server.handshake()
-        yield partial(_took, server, {"access_token": token, **asked}, rows)
+    token = token_of(Workshop(folder).home)
+    workshop = Workshop(folder)
+    try:
+        with workshop.start(PILOTHOUSE) as server:
+            server.handshake()
+            yield partial(_took, server, {"access_token": token, **asked}, rows)
+    finally:
+        stop_hub(workshop.home)
 
 
 def _row(

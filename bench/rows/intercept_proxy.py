@@ -16,7 +16,7 @@ from bench.proc import rss, settled
 from bench.row import Bound, Noted, Row, Samplers
 from pilothouse.children import start_child
 from pilothouse.intercept.engine_link import Engine, open_engine
-from tests.support.engine_rig import free_port
+from tests.support.ports import free_port
 from tests.support.upstreams import Authority, authority, http_upstream
 
 MITMDUMP = "mitmdump -q"

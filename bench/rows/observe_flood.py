@@ -13,6 +13,7 @@ from bench.browser import (
     BareSocket,
     Stage,
     Watch,
+    flood,
     new_marker,
     open_stage,
     pilothouse,
@@ -35,7 +36,7 @@ def to_readable(server: StdioServer, stage: Stage, lines: int) -> Noted:
     ):
         first = watch.recorded()
         began = time.perf_counter()
-        start_flood(page, lines, marker)
+        flood(page, lines, marker)
         watch.wait_for_line(first + lines - 1, marker)
         took = (time.perf_counter() - began) * 1000
         return Noted(took, account(watch, first, lines))
@@ -75,7 +76,7 @@ def to_listed(peer: BrowsingPeer, stage: Stage, lines: int) -> Noted:
     target = stage.target_of(url)
     with stage.chromium.debugger(target) as page:
         began = time.perf_counter()
-        start_flood(page, lines, marker)
+        flood(page, lines, marker)
         while marker not in peer.last_line():
             if time.perf_counter() - began > GUARD_S:
                 raise WireError(f"the last line was not listed within {GUARD_S} s")

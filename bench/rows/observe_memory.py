@@ -68,7 +68,8 @@ def growth_in_second_half(workshop: Workshop, stage: Stage) -> Noted:
 
 
 def settled_rss(server: StdioServer) -> int:
-    return settled(partial(rss, server.pid))
+    serving = server.call_tool("status", {})["structuredContent"]["pid"]
+    return settled(partial(rss, serving))
 
 
 @contextmanager
