@@ -1,0 +1,1 @@
+"""`make demo`: an agent finds a planted fault in the shop of examples/shop."""
