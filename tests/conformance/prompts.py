@@ -1,4 +1,4 @@
-"""Prompts and completion: Pilothouse offers neither, so they exist only here."""
+"""Prompts and completion by the names of the suite, with content that none of ours has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs the official conformance suite: both revisions, on the fixture app and on the product.
+"""Runs the official conformance suite in both revisions: on the fixture app, on the same app as the
+worker of a gateway, and on the product.
 
     python -m tests.conformance.run
 
@@ -10,24 +11,26 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.support.npm import PEERS, NotInstalled, install, is_installed
 from tests.support.servers import PRODUCT, http_server
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SUITE = ROOT / ".peers" / "conformance"
+SUITE = PEERS / "conformance"
 RESULTS = ROOT / ".cache" / "conformance"
-LOCK = "package-lock.json"
-GUARD_S = 110
-"""A leg takes seconds; one that hangs must not hang whoever runs it."""
+GUARD_S = 300
+"""A leg takes seconds, and half a minute where each session starts a process; one that hangs must
+not hang whoever runs it."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,59 @@ class Leg:
     baseline: str = ""
     """What this app may fail, as the suite's own format has it; without one, nothing, and then
     not even a recommendation (a warning) may be missed."""
+    same_as: str = ""
+    """The app whose score this one must have, which is run before it."""
+    but: str = ""
+    """A scenario that only the other one can have."""
 
     @property
     def results(self) -> Path:
         return RESULTS / f"{self.app}-{self.revision}"
 
+    @property
+    def has_the_score(self) -> bool:
+        """Whether it is that of the other app, if it must be."""
+        other = replace(self, app=self.same_as)
+        return not self.same_as or score(self, self.but) == score(other, self.but)
 
-FIXTURES = (Leg("fixtures", "2025-11-25"), Leg("fixtures", "2026-07-28"))
-PRODUCTS = (
-    Leg("product", "2025-11-25", "product-2025.yml"),
-    Leg("product", "2026-07-28", "product-2026.yml"),
+
+@dataclass(frozen=True)
+class Served:
+    """A server, and the legs that are run on it."""
+
+    module: str
+    legs: tuple[Leg, ...]
+    args: tuple[str, ...] = ()
+
+
+HOME = f"PILOTHOUSE_HOME={RESULTS / 'home'}"
+FIXTURE_APP = "tests.conformance.app"
+WORKER = shlex.join(["env", HOME, sys.executable, "-m", FIXTURE_APP])
+"""The fixture app as a command that a gateway starts, which hands on none of its own variables."""
+REVISIONS = ("2025-11-25", "2026-07-28")
+SERVERS = (
+    Served(FIXTURE_APP, tuple(Leg("fixtures", revision) for revision in REVISIONS)),
+    Served(
+        PRODUCT,
+        tuple(Leg("gateway-http", revision, same_as="fixtures") for revision in REVISIONS),
+        ("--worker", f"http:{WORKER} serve --port 0"),
+    ),
+    Served(
+        PRODUCT,
+        tuple(
+            # On stdio a server has no stream that it could close before its answer.
+            Leg("gateway-stdio", revision, same_as="fixtures", but="server-sse-polling")
+            for revision in REVISIONS
+        ),
+        ("--worker", f"stdio:{WORKER}"),
+    ),
+    Served(
+        PRODUCT,
+        (
+            Leg("product", "2025-11-25", "product-2025.yml"),
+            Leg("product", "2026-07-28", "product-2026.yml"),
+        ),
+    ),
 )
 
 
@@ -58,24 +104,12 @@ class Unavailable(Exception):
 
 def installed_suite() -> tuple[str, str]:
     """The command of the suite, installed now if it is missing or another version is there."""
-    modules = SUITE / "node_modules"
-    # npm writes this file last, so its presence means that an installation went through.
-    finished = modules / f".{LOCK}"
-    if not finished.exists() or (SUITE / LOCK).read_bytes() != (HERE / LOCK).read_bytes():
-        npm = shutil.which("npm")
-        if npm is None:
-            raise Unavailable("npm is not on PATH: install Node.js with npm")
+    if not is_installed(HERE, SUITE):
         say("  … installing the suite")
-        SUITE.mkdir(parents=True, exist_ok=True)
-        finished.unlink(missing_ok=True)
-        for name in ("package.json", LOCK, ".npmrc"):
-            shutil.copyfile(HERE / name, SUITE / name)
-        install = subprocess.run(
-            [npm, "ci", "--ignore-scripts"], cwd=SUITE, capture_output=True, text=True
-        )
-        if install.returncode != 0:
-            said = install.stderr.strip()[-600:]
-            raise Unavailable(f"`npm ci --ignore-scripts` in {SUITE} failed:\n{said}")
+    try:
+        modules = install(HERE, SUITE)
+    except NotInstalled as error:
+        raise Unavailable(str(error)) from None
     node = modules / ".bin" / "node"
     if not node.exists():
         raise Unavailable(f"tests/conformance/package.json pins no Node for {sys.platform}")
@@ -103,12 +137,12 @@ def run(leg: Leg, url: str, command: tuple[str, str]) -> bool:
         except subprocess.TimeoutExpired:
             sink.write(f"\nended after {GUARD_S} s")
             code = -1
-    found = statuses(leg.results)
-    passed, failed, warned = (found[name] for name in ("SUCCESS", "FAILURE", "WARNING"))
+    passed, failed, warned = score(leg)
     good = code == 0 and passed > 0 and (bool(leg.baseline) or failed == warned == 0)
+    good = good and leg.has_the_score
     expected = " as expected" if leg.baseline and code == 0 else ""
     say(
-        f"  {'✓' if good else '✗'} {leg.app:9} {leg.revision}  {passed:3} passed,"
+        f"  {'✓' if good else '✗'} {leg.app:13} {leg.revision}  {passed:3} passed,"
         f" {failed} failed{expected}, {warned} warned  {time.monotonic() - started:.1f} s"
     )
     if not good:
@@ -116,12 +150,15 @@ def run(leg: Leg, url: str, command: tuple[str, str]) -> bool:
     return good
 
 
-def statuses(results: Path) -> Counter[str]:
-    return Counter(
+def score(leg: Leg, but: str = "") -> tuple[int, int, int]:
+    """Checks that passed, failed and warned, without those of one scenario."""
+    found = Counter(
         check["status"]
-        for scenario in results.glob("*/checks.json")
+        for scenario in leg.results.glob("*/checks.json")
         for check in json.loads(scenario.read_text())
+        if not but or but not in scenario.parent.name
     )
+    return found["SUCCESS"], found["FAILURE"], found["WARNING"]
 
 
 def complaints(leg: Leg) -> list[str]:
@@ -152,11 +189,11 @@ def main() -> int:
     # The servers end with the blocks below, which a signal would otherwise skip.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
-    home = {"PILOTHOUSE_HOME": str(RESULTS / "home")}
+    home = dict([HOME.split("=", 1)])
     good = True
-    for module, legs in (("tests.conformance.app", FIXTURES), (PRODUCT, PRODUCTS)):
-        with http_server(module=module, env=home) as server:
-            for leg in legs:
+    for served in SERVERS:
+        with http_server(*served.args, module=served.module, env=home) as server:
+            for leg in served.legs:
                 good = run(leg, server.url, command) and good
     return 0 if good else 1
 

@@ -10,7 +10,13 @@ import pytest
 from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
 
-from pilothouse.server.resume import KEPT_CHARACTERS, KEPT_PER_STREAM, KEPT_STREAMS, RecentEvents
+from pilothouse.server.resume import (
+    KEPT_CHARACTERS,
+    KEPT_PER_STREAM,
+    KEPT_STREAMS,
+    LOST,
+    RecentEvents,
+)
 from tests.support.servers import http_server
 
 HEADERS = {
@@ -59,10 +65,18 @@ async def test_an_answered_stream_replays_its_answer_and_ends() -> None:
 @pytest.mark.parametrize(
     "last", ["", "-", "1-", "1-x", "9-1", "0-0", "_GET_stream", f"1-{'0' * 9_999}", "1-0\n"]
 )
-async def test_an_id_that_was_never_given_replays_nothing(last: str) -> None:
+async def test_who_comes_with_an_id_that_is_not_known_is_told_and_may_listen(last: str) -> None:
     store = RecentEvents()
     await store.store_event("1", news())
-    assert await replay(store, last) == ([], None)
+    assert await replay(store, last) == ([LOST], GET_STREAM_KEY)
+
+
+@ASYNC
+async def test_an_id_of_another_process_is_nobody_s_here() -> None:
+    theirs, ours = RecentEvents(), RecentEvents()
+    given = await theirs.store_event("1", None)
+    await ours.store_event("1", answer("1"))
+    assert await replay(ours, given) == ([LOST], GET_STREAM_KEY)
 
 
 @ASYNC
@@ -72,7 +86,7 @@ async def test_the_oldest_streams_make_room_but_never_the_standing_one() -> None
     first = await store.store_event("first", answer("first"))
     for number in range(KEPT_STREAMS):
         latest = await store.store_event(f"r{number}", answer(f"r{number}"))
-    assert await replay(store, f"{first[:-1]}0") == ([], None)
+    assert await replay(store, f"{first[:-1]}0") == ([LOST], GET_STREAM_KEY)
     assert await replay(store, f"{latest[:-1]}0") == ([answer(f"r{KEPT_STREAMS - 1}")], None)
     assert await replay(store, standing) == ([], GET_STREAM_KEY)
 
@@ -83,7 +97,7 @@ async def test_large_answers_make_room_and_the_newest_is_kept_whatever_its_size(
     small = await store.store_event("small", answer("small"))
     huge = answer("huge", "x" * (KEPT_CHARACTERS + 1))
     latest = await store.store_event("huge", huge)
-    assert await replay(store, f"{small[:-1]}0") == ([], None)
+    assert await replay(store, f"{small[:-1]}0") == ([LOST], GET_STREAM_KEY)
     assert await replay(store, f"{latest[:-1]}0") == ([huge], None)
 
 
@@ -136,6 +150,12 @@ class Client:
     def resume(self, last: str) -> list[tuple[str, Any]]:
         return events(self._http.get("/mcp", headers={"last-event-id": last}))
 
+    def told(self, last: str) -> Any:
+        """The first message of a stream that may go on."""
+        with self._http.stream("GET", "/mcp", headers={"last-event-id": last}) as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("data: {"))
+            return json.loads(next(lines)[6:])
+
 
 def test_each_session_resumes_its_own_stream_though_all_count_requests_alike() -> None:
     with (
@@ -146,8 +166,8 @@ def test_each_session_resumes_its_own_stream_though_all_count_requests_alike() -
         one, other = Client(http), Client(other_http)
         (start, _), (_, simple) = one.call("test_simple_text")
         (other_start, _), (_, picture) = other.call("test_image_content")
-        assert start == other_start, "the ids are alike, or this test proves nothing"
         assert [message for _, message in one.resume(start)] == [simple]
-        assert [message for _, message in other.resume(start)] == [picture]
+        assert [message for _, message in other.resume(other_start)] == [picture]
         assert simple != picture
-        assert one.resume("nonsense") == []
+        for stranger in (start, "nonsense"):
+            assert "call again" in other.told(stranger)["error"]["message"]

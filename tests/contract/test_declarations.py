@@ -38,7 +38,8 @@ def product() -> Registry:
 
 def cost(tool: Tool) -> int:
     """What a tool costs a model in `tools/list`, in bytes."""
-    shown = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+    listed = tool.listing
+    shown = {"name": tool.name, "description": tool.description, "inputSchema": listed.input_schema}
     return len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode())
 
 

@@ -20,7 +20,7 @@ from pilothouse.groups import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-PAGES = ("tools", "settings", "errors", "events")
+PAGES = ("tools", "prompts", "settings", "errors", "events")
 
 
 def page(name: str) -> str:
@@ -78,6 +78,17 @@ def test_every_tool_is_in_the_reference_with_its_arguments_and_faults() -> None:
             assert f"`{resource.uri}`" in text
 
 
+def test_every_prompt_is_in_the_reference_with_all_its_arguments() -> None:
+    text = page("prompts")
+    for part in PARTS:
+        for prompt in part.prompts:
+            section = re.search(rf"^## `{prompt.name}`\n(.*?)(?=^##? |\Z)", text, re.M | re.S)
+            assert section is not None, prompt.name
+            assert prompt.description in section.group(1)
+            for argument in prompt.arguments:
+                assert f"| `{argument['name']}`" in section.group(1), argument
+
+
 def test_every_tool_is_in_the_table_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for part in PARTS:
@@ -121,8 +132,8 @@ def test_every_event_is_in_the_reference() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_stands_twice_in_a_table(name: str) -> None:
     rows = [line for line in page(name).splitlines() if line.startswith("| `")]
-    if name == "tools":  # arguments of the same name stand in many tools; headings do not repeat
-        rows = [line for line in page(name).splitlines() if line.startswith("### ")]
+    if name in ("tools", "prompts"):  # arguments of a name stand in many; headings do not repeat
+        rows = [line for line in page(name).splitlines() if line.startswith("##")]
     assert rows
     assert [row for row, times in Counter(rows).items() if times > 1] == []
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.support.issuer import Issuer
-from tests.support.servers import Server, http_server
+from tests.support.production import HOST, PUBLIC, production_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PUBLIC = "https://pilothouse.example"
+    from tests.support.issuer import Issuer
+    from tests.support.servers import Server
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -28,29 +29,15 @@ STATUS = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": 
 
 
 @pytest.fixture(scope="module")
-def issuer() -> Iterator[Issuer]:
-    with Issuer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def production(issuer: Issuer) -> Iterator[Server]:
-    env = {
-        "NODE_ENV": "production",
-        "OAUTH_ISSUER": issuer.url,
-        "OAUTH_AUDIENCE": issuer.audience,
-        "OAUTH_JWKS_URL": issuer.jwks_url,
-        "PILOTHOUSE_PUBLIC_URL": PUBLIC,
-    }
-    with http_server("--profile", "full", "--host", "0.0.0.0", env=env) as server:
-        server.url = server.url.replace("0.0.0.0", "127.0.0.1")
+    with production_server(issuer, "--profile", "full") as server:
         yield server
 
 
 def post(
     server: Server, message: Any, token: str = "", path: str = "/mcp", **headers: str
 ) -> httpx.Response:
-    sent = {"accept": "application/json, text/event-stream", "host": "pilothouse.example"}
+    sent = {"accept": "application/json, text/event-stream", "host": HOST}
     if token:
         sent["authorization"] = f"Bearer {token}"
     return httpx.post(f"{server.url}{path}", json=message, headers={**sent, **headers})
@@ -73,7 +60,7 @@ def test_without_a_good_token_nobody_gets_in(production: Server, issuer: Issuer,
 def test_the_resource_metadata_names_issuer_and_scope(production: Server, issuer: Issuer) -> None:
     for suffix in ("", "/mcp", "/message"):
         url = f"{production.url}/.well-known/oauth-protected-resource{suffix}"
-        document = httpx.get(url, headers={"host": "pilothouse.example"}).json()
+        document = httpx.get(url, headers={"host": HOST}).json()
         assert document["resource"].startswith(PUBLIC)
         assert [s.rstrip("/") for s in document["authorization_servers"]] == [issuer.url]
         assert document["scopes_supported"] == ["mcp:execute"]
@@ -91,10 +78,11 @@ def test_a_session_of_one_principal_is_unknown_to_another(
     assert unknown.status_code == 404
 
 
-def test_only_health_is_open(production: Server, issuer: Issuer) -> None:
-    host = {"host": "pilothouse.example"}
-    assert httpx.get(f"{production.url}/health", headers=host).status_code == 200
-    for path in ("/metrics", "/"):
+def test_only_health_and_the_empty_page_are_open(production: Server, issuer: Issuer) -> None:
+    host = {"host": HOST}
+    for path in ("/health", "/"):
+        assert httpx.get(f"{production.url}{path}", headers=host).status_code == 200
+    for path in ("/metrics", "/status", "/api/overview"):
         assert httpx.get(f"{production.url}{path}", headers=host).status_code == 401
         headers = {**host, "authorization": f"Bearer {issuer.mint()}"}
         assert httpx.get(f"{production.url}{path}", headers=headers).status_code == 200

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from mcp.client import Client
 
+from tests.support.hearing import Heard
 from tests.support.servers import Server, http_server, stdio
 
 if TYPE_CHECKING:
@@ -32,25 +33,6 @@ def connect(request: pytest.FixtureRequest, server: Server) -> Connect:
         return Client(f"{server.url}/mcp", **options)
 
     return client
-
-
-class Heard:
-    """Counts what a 2025 client is told."""
-
-    def __init__(self) -> None:
-        self.uris: list[str] = []
-        self._more = anyio.Event()
-
-    async def __call__(self, message: Any) -> None:
-        if getattr(message, "method", "") == "notifications/resources/updated":
-            self.uris.append(str(message.params.uri))
-            self._more.set()
-
-    async def at_least(self, number: int) -> None:
-        with anyio.fail_after(GUARD_S):
-            while len(self.uris) < number:
-                self._more = anyio.Event()
-                await self._more.wait()
 
 
 async def value_of(client: Client) -> int:

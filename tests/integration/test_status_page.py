@@ -48,7 +48,7 @@ def test_the_page_shows_clients_and_tools_without_errors_or_foreign_requests(
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    page.goto(product.url)
+    page.goto(f"{product.url}/status")
     assert page.title() == "Pilothouse"
     text = page.inner_text("body")
     for expected in ("Claude Code", "Gemini CLI", "status", f"{product.url}/mcp", "sessions"):
@@ -64,18 +64,19 @@ def test_the_page_shows_clients_and_tools_without_errors_or_foreign_requests(
 
 
 def test_the_page_allows_no_script(product: Server) -> None:
-    policy = httpx.get(product.url).headers["content-security-policy"]
+    policy = httpx.get(f"{product.url}/status").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script-src" not in policy
     assert "unsafe-inline" not in policy
 
 
-def test_metrics_count_calls_and_sessions(product: Server) -> None:
+def test_metrics_of_one_process_count_calls_and_sessions() -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "status"}}
     headers = {"accept": "application/json, text/event-stream"}
-    for _ in range(3):
-        assert httpx.post(f"{product.url}/message", json=body, headers=headers).is_success
-    text = httpx.get(f"{product.url}/metrics").text
+    with http_server("--standalone", module="pilothouse") as server:
+        for _ in range(3):
+            assert httpx.post(f"{server.url}/message", json=body, headers=headers).is_success
+        text = httpx.get(f"{server.url}/metrics").text
     assert 'pilothouse_tool_calls_total{error="",tool="status"} 3.0' in text
     assert 'pilothouse_tool_duration_seconds_count{tool="status"} 3.0' in text
     assert re.search(r"^pilothouse_sessions 1\.0$", text, re.MULTILINE)

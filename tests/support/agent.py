@@ -15,8 +15,10 @@ class ToolFailed(AssertionError):
 class Agent(RawStdio):
     """`pilothouse` with a client's handshake behind it."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
-        super().__init__(*args, module="pilothouse", env=env)
+    def __init__(
+        self, *args: str, env: dict[str, str] | None = None, joins_hub: bool = False
+    ) -> None:
+        super().__init__(*args, module="pilothouse", env=env, joins_hub=joins_hub)
         self._last = 1000
         self.initialize()
 

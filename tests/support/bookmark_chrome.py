@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pilothouse.bookmarks.model import EXTENSION_ID
 from tests.support.agent import Agent
 from tests.support.chromium import Chromium, Debugger, wait_until
-from tests.support.intercepting import free_port
+from tests.support.ports import free_port
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:

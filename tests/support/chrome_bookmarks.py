@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pilothouse.bookmarks.chrome_errors import fault_of
@@ -79,6 +79,12 @@ class ChromeBookmarks:
         if "url" in node:
             return [node["title"], node["url"]]
         return [node["title"], [self.shape(child) for child in node["children"]]]
+
+    def of_one_moment(self) -> Self:
+        """As if all of it had been made at once."""
+        for node in self._nodes.values():
+            node["dateAdded"] = 1_700_000_000_000
+        return self
 
     def ids(self) -> list[str]:
         return list(self._nodes)
@@ -244,7 +250,10 @@ def _one_line(title: str) -> str:
 
 
 def _normal(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise Refused(BAD_URL) from None
     if not parts.scheme or (parts.scheme in ("http", "https") and not parts.hostname):
         raise Refused(BAD_URL)
     if parts.scheme not in ("http", "https"):

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.support.agent import Agent
+from tests.support.servers import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +30,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
 class Driver(Agent):
     """`pilothouse --tools e2e,observe` on stdio, with a home of its own."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *args: str, env: dict[str, str] | None = None, joins_hub: bool = False
+    ) -> None:
         # Not the test's own folder: Chromium cannot live in a path that long.
         self.home = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
         self.files = self.home / "files"
@@ -41,7 +45,9 @@ class Driver(Agent):
             "full",
             *args,
             env={**own, **(env or {})},
+            joins_hub=joins_hub,
         )
+        self._joins_hub = joins_hub
         self.session_id = ""
         self.url = ""
 
@@ -71,6 +77,17 @@ class Driver(Agent):
             assert time.monotonic() < deadline, "it never came to be"
         return found
 
+    def until_hot(self, target_id: str) -> None:
+        """Wait for the dev server's first word to the page: an edit before it is told to nobody."""
+        sockets = {"targetId": target_id, "kinds": ["websocket"]}
+        self.until(
+            lambda: [
+                event
+                for event in self.call("cdp_read_events", **sockets)["events"]
+                if event.get("direction") == "recv"
+            ]
+        )
+
     def processes(self, kind: str = "") -> list[psutil.Process]:
         """Chromium's processes of a type, such as renderer; without one, the browsers."""
         found = []
@@ -96,6 +113,9 @@ class Driver(Agent):
             self.process.terminate()  # it ends its browsers and servers itself
             self.process.wait(GUARD_S)
         super().__exit__(*args)
+        if self._joins_hub:
+            stop = [sys.executable, "-m", "pilothouse", "stop"]
+            subprocess.run(stop, env=environment({"PILOTHOUSE_HOME": str(self.home)}), check=True)
         shutil.rmtree(self.home, ignore_errors=True)
 
 

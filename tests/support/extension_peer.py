@@ -45,6 +45,8 @@ class ExtensionPeer:
     carry_out: CarryOut = echo
     calls: list[dict[str, Any]] = field(default_factory=list)
     """All that the server asked, as it asked it."""
+    lists: list[int] = field(default_factory=list)
+    """How many calls came together, of each list."""
     heartbeats: int = 0
     answers: bool = True
 
@@ -68,13 +70,16 @@ class ExtensionPeer:
         with suppress(ConnectionClosed):
             async with asyncio.TaskGroup() as tasks:
                 async for raw in self.socket:
-                    message = json.loads(raw)
-                    if message.get("method") == "heartbeat":
-                        self.heartbeats += 1
-                    elif "method" in message:
-                        self.calls.append(message)
-                        if self.answers:
-                            tasks.create_task(self._answer(message))
+                    said = json.loads(raw)
+                    if isinstance(said, list):
+                        self.lists.append(len(said))
+                    for message in said if isinstance(said, list) else [said]:
+                        if message.get("method") == "heartbeat":
+                            self.heartbeats += 1
+                        elif "method" in message:
+                            self.calls.append(message)
+                            if self.answers:
+                                tasks.create_task(self._answer(message))
 
     async def _answer(self, call: dict[str, Any]) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": call["id"]}

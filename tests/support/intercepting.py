@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import sys
 import tempfile
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from tests.support.agent import Agent
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,13 +107,6 @@ def config(port: int, **categories: Any) -> dict[str, Any]:
     }
     none: dict[str, list[Any]] = {"servers": [], "modifications": [], "sslPassThroughs": []}
     return {"listenPorts": [listener], **none, **categories}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class App:

@@ -130,7 +130,8 @@ async def ask(port: int, path: str, trust: ssl.SSLContext | None) -> str:
 
 
 async def trial(folder: Path) -> dict[str, Any]:
-    from tests.support.engine_rig import free_port, running_engine
+    from tests.support.engine_rig import running_engine
+    from tests.support.ports import free_port
     from tests.support.upstreams import authority, http_upstream
 
     ca, proxy = authority(folder), free_port()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from pilothouse.core.settings import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -71,8 +75,14 @@ def http_server(
     expect_incidents: bool = False,
     own_port: bool = True,
 ) -> Iterator[Server]:
-    """`pilothouse serve --port 0` with the fixture tools, until the block ends."""
+    """`pilothouse serve --port 0` with the fixture tools, until the block ends.
+
+    The product itself is a hub then, in a home of its own unless `env` names one.
+    """
     port = ["--port", "0"] if own_port and "--port" not in args else []
+    home = tempfile.mkdtemp(prefix="ph-")
+    if module == PRODUCT:
+        env = {"PILOTHOUSE_HOME": home, **(env or {})}
     process = subprocess.Popen(
         [sys.executable, "-m", module, command, *port, *args],
         stderr=subprocess.PIPE,
@@ -90,7 +100,7 @@ def http_server(
         assert process.stderr is not None
         for line in process.stderr:
             lines.append(line.rstrip("\n"))
-            found = re.search(r"serving on (http://\S+)", line)
+            found = re.search(r"serving on (https?://\S+)", line)
             if found:
                 url.append(found.group(1))
                 ready.set()
@@ -109,6 +119,7 @@ def http_server(
             process.wait(20)
         finally:
             process.kill()
+            shutil.rmtree(home, ignore_errors=True)
             assert process.stdout is not None
             assert process.stderr is not None
             out = process.stdout.read()
@@ -119,17 +130,28 @@ def http_server(
     assert expect_incidents or not incidents(lines), incidents(lines)
 
 
+def _started(module: str, args: tuple[str, ...], *, joins_hub: bool) -> list[str]:
+    """How a server on stdio is started. What is not about the hub is tested without one: starting
+    a hub takes seconds, and each test has a home of its own."""
+    is_alone = module == PRODUCT and not joins_hub and args[:1] not in [(one,) for one in GROUPS]
+    return ["-m", module, *(["--standalone"] if is_alone else []), *args]
+
+
 @asynccontextmanager
 async def stdio(
     *args: str,
     mode: str = "auto",
     module: str = FIXTURE_APP,
     env: dict[str, str] | None = None,
+    joins_hub: bool = False,
     **client: Any,
 ) -> AsyncIterator[Client]:
     """An SDK client on a server that it started over stdio."""
     parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", module, *args], env=environment(env), cwd=ROOT
+        command=sys.executable,
+        args=_started(module, args, joins_hub=joins_hub),
+        env=environment(env),
+        cwd=ROOT,
     )
     with anyio.fail_after(START_GUARD_S * 2):
         async with Client(stdio_client(parameters), mode=mode, **client) as connected:
@@ -139,9 +161,15 @@ async def stdio(
 class RawStdio:
     """A server spoken to line by line, to send what no client would."""
 
-    def __init__(self, *args: str, module: str = FIXTURE_APP, env: dict[str, str] | None = None):
+    def __init__(
+        self,
+        *args: str,
+        module: str = FIXTURE_APP,
+        env: dict[str, str] | None = None,
+        joins_hub: bool = False,
+    ):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *args],
+            [sys.executable, *_started(module, args, joins_hub=joins_hub)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

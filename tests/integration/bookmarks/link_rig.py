@@ -18,8 +18,8 @@ from pilothouse.bookmarks.pairing import Pairing
 from pilothouse.bookmarks.view import View
 from pilothouse.core.redact import Redactor
 from pilothouse.core.timeline import Timeline
-from pilothouse.groups import port_trouble
 from pilothouse.pair import secret_in
+from pilothouse.port_holders import port_trouble
 from tests.support.extension_peer import GUARD_S
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pilothouse.core.events import Event
     from pilothouse.secret_file import SecretFile
 
-QUICK = Timing(hello_s=0.4, close_s=0.2, answer_s=0.5, heartbeat_s=0.1, silence_s=0.6)
+QUICK = Timing(hello_s=0.4, close_s=0.2)
 """For tests that wait until a wait is over."""
 PATIENT = Timing(hello_s=4 * GUARD_S, close_s=1.0, answer_s=GUARD_S)
 """For tests in which nothing may end by itself on a busy machine."""

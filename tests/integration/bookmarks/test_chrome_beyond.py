@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pilothouse.bookmarks.addresses import DEEPEST
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk
 from tests.support.intercepting import app
 
@@ -54,6 +55,22 @@ def test_paths_do_not_depend_on_the_language() -> None:
         desk.call("bookmark_add", **where, createFolders=True)
         desk.call("bookmark_add", **{**where, "parentId": "Other bookmarks"})
         assert (chrome.titles(BAR), chrome.titles(OTHER)) == (["Tech"], ["One"])
+
+
+def test_what_lies_as_deep_as_it_may_is_shown_removed_and_brought_back(
+    desk: Desk, chrome: BookmarkChrome
+) -> None:
+    path = "Bar" + " > Deep" * (DEEPEST - 2)
+    desk.call("bookmark_create_folder", parentId=path, title="Last")
+    desk.call("bookmark_remove_tree", id="Bar > Deep")
+    desk.call("bookmark_undo")
+    nodes, titles = desk.call("bookmark_get_tree", all=True)["nodes"], []
+    while nodes:
+        titles.append(nodes[0]["title"])
+        nodes = nodes[0]["children"]
+    assert (len(titles), titles[-1]) == (DEEPEST + 1, "Last")
+    fault = desk.fault("bookmark_create_folder", parentId=f"{path} > Deep", title="Too deep")
+    assert (fault["code"], fault["details"]["field"]) == ("INVALID_INPUT", "parentId")
 
 
 # Batches

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk, pairing_code
 from tests.support.chromium import wait_until
-from tests.support.intercepting import free_port
+from tests.support.ports import free_port
 from tests.support.servers import ERAS, PRODUCT, stdio
 
 if TYPE_CHECKING:

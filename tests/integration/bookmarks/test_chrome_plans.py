@@ -11,7 +11,7 @@ from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk
 pytestmark = pytest.mark.browser
 
 URL = "https://example.com/"
-REFUSED_BY_CHROME_ALONE = "http://[::1"
+REFUSED_BY_CHROME_ALONE = "ftp://[::1/"
 
 
 def make(chrome: BookmarkChrome, *titles: str, parent: str = OTHER) -> list[str]:

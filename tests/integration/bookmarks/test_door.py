@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from pilothouse.bookmarks.door import MAX_STRANGERS
+from pilothouse.bookmarks.keeping import Timing
 from pilothouse.bookmarks.protocol import ORIGIN
 from pilothouse.core.secret_check import MAX_FAILURES
 from tests.integration.bookmarks.link_rig import PATIENT, QUICK, Rig, linked, until
@@ -192,7 +193,7 @@ async def test_after_ten_wrong_tokens_nobody_new_is_looked_at_but_who_was_in_com
 
 
 async def test_a_new_code_ends_what_the_old_one_opened(tmp_path: Path) -> None:
-    async with linked(tmp_path, timing=QUICK) as rig, dialled(rig.port) as peer:
+    async with linked(tmp_path, timing=Timing(heartbeat_s=0.1)) as rig, dialled(rig.port) as peer:
         await say_hello(peer, hello(rig.token))
         rig.secret.renew()
         assert (await peer.closed())[0] == 4401

@@ -21,8 +21,16 @@ from pilothouse.bookmarks.model import (
     ProfileNotFound,
     ProfileRequired,
 )
-from tests.integration.bookmarks.link_rig import QUICK, Rig, linked, until
-from tests.support.extension_peer import ChromeError, dialled, echo, extension, hello, say_hello
+from tests.integration.bookmarks.link_rig import Rig, linked, until
+from tests.support.extension_peer import (
+    GUARD_S,
+    ChromeError,
+    dialled,
+    echo,
+    extension,
+    hello,
+    say_hello,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,6 +83,38 @@ async def test_two_profiles_with_many_calls_at_once_do_each_once_and_cross_none(
     assert len(set(ids)) == 2 * MANY
 
 
+async def test_what_is_asked_while_a_call_is_under_way_goes_as_one_list(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilothouse.bookmarks.peer.GATHER_S", 10 * GUARD_S)
+    async with extension(rig.port, rig.token) as chrome:
+        peer = rig.link.shelves[0].peer
+        await asyncio.gather(*(peer.ask("get", {"ids": [str(at)]}) for at in range(16)))
+        await peer.ask("getTree")
+    assert [call["params"].get("ids") for call in chrome.calls] == [
+        *([str(at)] for at in range(16)), None,
+    ]  # fmt: skip
+    assert chrome.lists == [15]
+
+
+async def test_a_call_that_is_never_answered_holds_no_other_back(rig: Rig) -> None:
+    async def but_the_first(method: str, params: dict[str, Any]) -> Any:
+        if params["ids"] == ["0"]:
+            await anyio.sleep_forever()
+        return params["ids"]
+
+    async with extension(rig.port, rig.token, carry_out=but_the_first) as chrome:
+        peer = rig.link.shelves[0].peer
+        first = asyncio.create_task(peer.ask("get", {"ids": ["0"]}))
+        await until(lambda: chrome.calls)
+        with anyio.fail_after(GUARD_S):
+            asked = (peer.ask("get", {"ids": [str(at)]}) for at in range(1, 5))
+            assert await asyncio.gather(*asked) == [["1"], ["2"], ["3"], ["4"]]
+        assert not first.done()
+        assert sum(chrome.lists) == 4
+        first.cancel()
+
+
 async def test_chromes_refusal_is_a_fault_with_a_hint(rig: Rig) -> None:
     async def refuse(method: str, params: dict[str, Any]) -> Any:
         raise ChromeError("Can't find bookmark for id.")
@@ -89,7 +129,7 @@ async def test_a_call_that_is_not_answered_ends_in_time_and_a_late_answer_is_nob
     tmp_path: Path,
 ) -> None:
     async with (
-        linked(tmp_path, timing=Timing(answer_s=0.1)) as rig,
+        linked(tmp_path, timing=Timing(answer_s=2.0)) as rig,
         extension(rig.port, rig.token, answers=False) as chrome,
     ):
         peer = rig.link.shelves[0].peer
@@ -222,12 +262,13 @@ async def test_a_socket_that_breaks_fails_what_is_pending_and_may_come_back(rig:
 
 async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path: Path) -> None:
     beat = {"jsonrpc": "2.0", "method": "heartbeat"}
-    async with linked(tmp_path, timing=QUICK) as rig:
+    timing = Timing(heartbeat_s=0.1, silence_s=3.0)
+    async with linked(tmp_path, timing=timing) as rig:
         async with extension(rig.port, rig.token) as chrome:
             began = anyio.current_time()
-            while anyio.current_time() < began + 3 * QUICK.silence_s:
+            while anyio.current_time() < began + 1.5 * timing.silence_s:
                 await chrome.send(beat)
-                await anyio.sleep(QUICK.heartbeat_s)
+                await anyio.sleep(timing.heartbeat_s)
             assert chrome.heartbeats >= 3
             assert len(rig.link.shelves) == 1
             code, why = await chrome.closed()
@@ -236,7 +277,7 @@ async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path:
 
 
 async def test_a_peer_that_no_longer_reads_is_let_go_with_its_calls(tmp_path: Path) -> None:
-    timing = Timing(close_s=0.2, answer_s=30, heartbeat_s=0.1, silence_s=0.6)
+    timing = Timing(close_s=0.2, answer_s=30, heartbeat_s=0.1, silence_s=2.0)
     async with linked(tmp_path, timing=timing) as rig, dialled(rig.port) as chrome:
         await say_hello(chrome, hello(rig.token))
         chrome.socket.transport.pause_reading()

@@ -74,6 +74,14 @@ async def test_a_server_that_knows_no_head_is_asked_with_get(site: Web) -> None:
     assert site.asked == [("HEAD", "/a"), ("GET", "/a")]
 
 
+async def test_a_server_that_hangs_up_at_head_is_asked_with_get(site: Web) -> None:
+    site.pages = {"HEAD /a": b"HTTP/1.1", "GET /a": answer(200)}
+    assert await checked(site.url("/a")) == [Checked("ok", 200)]
+    site.pages = {"/a": b"HTTP/1.1"}
+    (one,) = await checked(site.url("/a"))
+    assert one == Checked("unreachable", None, "it closed the connection without an answer")
+
+
 async def test_a_page_that_moved_for_good_is_told_with_its_new_address(site: Web) -> None:
     site.pages |= {"/old": answer(301, "/older"), "/older": answer(308, site.url("/"))}
     (one,) = await checked(site.url("/old"))
@@ -102,7 +110,7 @@ async def test_no_server_no_name_and_no_http_are_unreachable() -> None:
         held.bind(("127.0.0.1", 0))
         closed = held.getsockname()[1]
         (refused,) = await checked(f"http://127.0.0.1:{closed}/")
-    assert refused.kind == "unreachable"
+    assert (refused.kind, refused.reason) == ("unreachable", "Connection refused")
     async with web({"/": b"\x00\x01no http\r\n\r\n"}) as odd:
         (other,) = await checked(odd.url())
     assert (other.kind, other.reason) == ("unreachable", "it did not answer in HTTP")

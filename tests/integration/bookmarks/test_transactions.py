@@ -336,6 +336,17 @@ async def test_a_forced_undo_never_removes_what_a_person_added(
     assert "has something in it" in undone.left[0]
 
 
+async def test_who_cannot_undo_even_by_force_is_not_told_to_try(
+    shelf: Shelf, chrome: ChromeBookmarks
+) -> None:
+    done = await carry_out(shelf, "t", "s", [Create(BAR, "Ours")])
+    chrome.remove({"id": chrome.find("Ours")})
+    with pytest.raises(ChangedMeanwhile) as caught:
+        await undo(shelf, done.entry)
+    assert "not even with force" in caught.value.hint
+    assert (await undo(shelf, done.entry, force=True)).entry == ""
+
+
 async def test_undo_puts_a_node_at_the_end_where_its_neighbours_have_gone(
     shelf: Shelf, chrome: ChromeBookmarks
 ) -> None:

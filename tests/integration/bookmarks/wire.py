@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from pilothouse.core.settings import Settings
 from pilothouse.pair import pairing_secret
 from tests.support.bookmarking import carried_out_by
 from tests.support.extension_peer import extension
+from tests.support.ports import free_port
 from tests.support.servers import stdio
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class House:
 @asynccontextmanager
 async def opened(home: Path, mode: str = "auto") -> AsyncIterator[tuple[Client, int, str]]:
     """The product, the port on which it waits for an extension, and the code that it takes."""
-    port = _free_port()
+    port = free_port()
     env = {"PILOTHOUSE_HOME": str(home), "PILOTHOUSE_BOOKMARKS_PORT": str(port)}
     code = pairing_secret(Settings(home=str(home))).value()
     with anyio.fail_after(GUARD_S):
@@ -72,10 +72,3 @@ async def connected(
         await client.call_tool("bookmark_search", {"query": "x"})  # the port opens on first use
         async with extension(port, code, carry_out=carried_out_by(chrome)):
             yield House(client, chrome)
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
+LONG_MS = 2_000  # for what fails with a reason, which a busy machine must have seen by then
 MINIMAL: dict[str, dict[str, Any]] = {
     "navigate": {"url": "/"},
     "click": {"selector": "h1"},
@@ -221,8 +222,8 @@ def test_a_click_that_cannot_be_made_is_an_error_that_says_why(
     shop: Driver, selector: str, why: str
 ) -> None:
     shop.visit("/obstacles.html")
-    error = shop.fault("click", selector=selector, timeout=700)
-    assert (error["type"], error["timeout"]) == ("timeout", 700)
+    error = shop.fault("click", selector=selector, timeout=LONG_MS)
+    assert (error["type"], error["timeout"]) == ("timeout", LONG_MS)
     assert error["message"] == f'Timeout: "{selector}" is there, but {why}'
     assert why.replace(" covers it", "") in error["causes"][0]
     assert shop.text("#clicks") == "none"
@@ -230,7 +231,7 @@ def test_a_click_that_cannot_be_made_is_an_error_that_says_why(
 
 def test_a_covering_element_is_named_with_its_text(shop: Driver) -> None:
     shop.visit("/obstacles.html")
-    error = shop.fault("click", selector="#covered", timeout=700)
+    error = shop.fault("click", selector="#covered", timeout=LONG_MS)
     assert 'id="veil"' in error["covers"]
     # Its text is asked of the page, which on a busy machine may not answer in time, and says so.
     late = any(missing.startswith("element:") for missing in error.get("missing", []))
@@ -311,10 +312,10 @@ def test_type_slowly_sends_keys_and_submit_presses_enter(shop: Driver) -> None:
 
 def test_type_into_what_cannot_be_written_is_an_error(shop: Driver) -> None:
     shop.visit("/obstacles.html")
-    fixed = shop.fault("type", selector="#fixed", text="x", timeout=500)
+    fixed = shop.fault("type", selector="#fixed", text="x", timeout=LONG_MS)
     assert fixed["type"] == "timeout"
     assert "read-only" in fixed["message"]
-    assert shop.fault("type", selector="h1", text="x", timeout=500)["type"] == "action_failed"
+    assert shop.fault("type", selector="h1", text="x", timeout=LONG_MS)["type"] == "action_failed"
     assert shop.value("document.querySelector('#fixed').value") == "as it is"
 
 
@@ -352,7 +353,7 @@ def test_fill_form_fills_every_kind_of_field_and_submits(shop: Driver) -> None:
 def test_fill_form_names_the_field_that_is_not_there(shop: Driver) -> None:
     shop.visit("/")
     fields = [{"selector": "#who", "value": "Grace"}, {"selector": "#nothing", "value": "x"}]
-    error = shop.fault("fillForm", fields=fields, timeout=400)
+    error = shop.fault("fillForm", fields=fields, timeout=LONG_MS)
     assert (error["type"], error["selector"]) == ("element_not_found", "#nothing")
 
 
@@ -365,7 +366,7 @@ def test_select_option_takes_values_and_labels(shop: Driver, values: list[str]) 
 
 def test_select_option_without_such_an_option_is_a_timeout_that_says_so(shop: Driver) -> None:
     shop.visit("/")
-    error = shop.fault("selectOption", selector="#size", values=["xxl"], timeout=500)
+    error = shop.fault("selectOption", selector="#size", values=["xxl"], timeout=LONG_MS)
     assert error["type"] == "timeout"
     assert "no such option" in error["message"]
     assert shop.fault("selectOption", selector="h1", values=["l"])["type"] == "action_failed"
@@ -426,9 +427,9 @@ def test_upload_file_takes_no_file_from_outside(shop: Driver, tmp_path: Path) ->
         error = shop.fault("uploadFile", selector="#file", paths=[path])
         assert (error["type"], error["path"]) == ("file_not_allowed", path)
     assert shop.value("document.querySelector('#file').files.length") == 0
-    (shop.files / "some").write_text("x")
-    some = [str(shop.files / "some")]
-    error = shop.fault("uploadFile", selector="#who", paths=some, timeout=300)
+    some = shop.files / "some"
+    some.write_text("x")
+    error = shop.fault("uploadFile", selector="#who", paths=[str(some)], timeout=LONG_MS)
     assert (error["type"], error["selector"]) == ("timeout", "#who")
 
 

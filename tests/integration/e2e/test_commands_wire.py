@@ -400,7 +400,7 @@ def test_in_production_nothing_runs_that_is_not_listed() -> None:
 
 
 def test_shutdown_is_called_when_the_session_is_idle_or_its_browser_dies() -> None:
-    env = {"PILOTHOUSE_SESSION_IDLE_SEC": "2"}
+    env = {"PILOTHOUSE_SESSION_IDLE_SEC": "4"}
     with open_place() as place, Driver(place, env=env) as driver:
         idle, crashed = make_case(driver, "idle"), make_case(driver, "crashed")
         idle.start("ready")

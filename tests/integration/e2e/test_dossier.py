@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.chromium import Chromium
 from tests.support.driving import GUARD_S, PNG, Driver, size, whole_text
+from tests.support.tries import tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,9 +68,7 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
     faults.call("click", selector="#broken")
     until_title(faults, "answered 500")
     faults.call("click", selector="#throw")
-    began = time.monotonic()
     error = fails(faults, timeout=500)
-    assert time.monotonic() - began < 0.5 + SLACK_S
 
     assert error["type"] == "element_not_found"
     assert error["message"] == 'Element not found: "#nothing" (500 ms)'
@@ -96,6 +95,12 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
         assert moment in timeline
     assert any("cdp_get_response_body" in call for call in error["next"])
     assert any("snapshot" in call for call in error["next"])
+
+
+def test_a_failure_is_told_soon_after_its_timeout(faults: Driver) -> None:
+    for once in tries():
+        with once.within(0.5 + SLACK_S):
+            fails(faults, timeout=500)
 
 
 def test_the_screenshot_of_a_failure_is_a_reference_that_can_be_read(faults: Driver) -> None:
@@ -238,12 +243,12 @@ def test_a_dossier_stays_small_on_a_page_that_floods(faults: Driver) -> None:
 def test_a_page_that_hangs_still_gets_its_error(lone: Driver) -> None:
     lone.call("tabs", action="new", url="/faults.html")
     lone.call("evaluate", script="setTimeout(() => { for (;;); }); null")
-    began = time.monotonic()
-    error = fails(lone, "h1", timeout=500)
-    assert time.monotonic() - began < 0.5 + SLACK_S
-    assert error["type"] in ("timeout", "element_not_found")
-    assert any("in time" in missing for missing in error["missing"])
-    assert error["timeline"]
+    for once in tries():
+        with once.within(0.5 + SLACK_S):
+            error = fails(lone, "h1", timeout=500)
+        assert error["type"] in ("timeout", "element_not_found")
+        assert any("in time" in missing for missing in error["missing"])
+        assert error["timeline"]
     assert Path(error["dossier"]["path"]).exists()
     assert lone.call("navigate", url="/", tabId="t1")["status"] == 200
 

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from playwright.sync_api import sync_playwright
 from pilothouse.browser import find_browser, needs_no_sandbox
 from tests.support.apps import app_folder
 from tests.support.driving import GUARD_S, Driver, size
+from tests.support.guides import exchanges, follow
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:
@@ -37,50 +37,15 @@ PICTURE = ROOT / "docs" / "pictures" / "dossier.png"
 LAMPSHOP = ROOT / "tests" / "support" / "lampshop"
 WIDTH = 1100
 """Of the picture."""
-BLOCK = re.compile(r"```json\n(.+?)\n```", re.S)
 ROW = re.compile(r"\| `(startSession) (\{.+\})` \|")
 # The guide's commands say `pilothouse`, and so do the scripts that it has people write.
 TOOLS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A call of the guide, and as much of the answer as it tells."""
-
-    tool: str
-    arguments: str
-    told: dict[str, Any]
 
 
 def section(title: str) -> str:
     found = re.search(rf"^## \d+\. {title}\n(.*?)(?=^## |\Z)", GUIDE, re.M | re.S)
     assert found is not None, title
     return found[1]
-
-
-def exchanges(text: str) -> list[Exchange]:
-    """The calls of a part of the guide, each with the answer below it."""
-    blocks = [json.loads(block) for block in BLOCK.findall(text)]
-    calls, answers = blocks[::2], blocks[1::2]
-    assert len(calls) == len(answers)
-    assert all(call.keys() == {"name", "arguments"} for call in calls)
-    return [
-        Exchange(call["name"], json.dumps(call["arguments"]), answer)
-        for call, answer in zip(calls, answers, strict=True)
-    ]
-
-
-def fits(told: Any, got: Any) -> bool:
-    """Whether an answer is as told: `…` is any text, and what is not told may be anything."""
-    if isinstance(told, dict):
-        return isinstance(got, dict) and all(fits(told[name], got.get(name)) for name in told)
-    if isinstance(told, list):
-        wanted = [each for each in told if each != "…"]
-        return all(any(fits(each, one) for one in got) for each in wanted) and bool(told or not got)
-    if isinstance(told, str):
-        pattern = ".*".join(re.escape(part) for part in told.split("…"))
-        return isinstance(got, str) and re.fullmatch(pattern, got, re.S) is not None
-    return bool(told == got)
 
 
 @pytest.fixture
@@ -94,17 +59,6 @@ def in_place(text: str, shop: Path) -> str:
     return text.replace("/path/to/shop", str(shop)).replace('"shop"', json.dumps(str(shop)))
 
 
-def follow(driver: Driver, exchange: Exchange, words: dict[str, str]) -> dict[str, Any]:
-    text = exchange.arguments
-    for word, meaning in words.items():
-        text = text.replace(word, meaning)
-    result = driver.ask(exchange.tool, **json.loads(text))
-    answer: dict[str, Any] = result["structuredContent"]
-    assert result["isError"] is ("error" in exchange.told), answer
-    assert fits(exchange.told, answer), (exchange, answer)
-    return answer
-
-
 def mend(shop: Path) -> None:
     stock = shop / "stock.js"
     sound = stock.read_text().replace('"paper', '"desk-lamp": { left: 2 }, "paper')
@@ -116,14 +70,15 @@ def test_the_guide_works_from_the_start_to_the_end_of_a_session(shop: Path) -> N
     (command,) = re.findall(r"```sh\n(pilothouse .+)\n```", section("A server for your client"))
     words = {'"shop"': json.dumps(str(shop))}
     followed = []
-    with Driver(env={"PILOTHOUSE_ROOTS": str(shop.parent), "PATH": TOOLS}) as driver:
+    env = {"PILOTHOUSE_ROOTS": str(shop.parent), "PATH": TOOLS}
+    with Driver(env=env, joins_hub=True) as driver:
         started = driver.process.args
         assert isinstance(started, list)
         assert started[started.index("pilothouse") :] == shlex.split(command)
         for exchange in exchanges(told):
             if exchange.tool == "restartServer":
                 mend(shop)
-            answer = follow(driver, exchange, words)
+            _, answer = follow(driver, exchange, words)
             followed.append(exchange.tool)
             if "targetId" in answer:
                 words["TARGET"] = answer["targetId"]
@@ -187,9 +142,9 @@ def test_the_picture_in_the_guide_is_there_and_readable() -> None:
 def test_the_wait_for_a_hot_update_works_with_vite() -> None:
     (exchange,) = exchanges(section("Hot reload"))
     with app_folder("vite") as folder, Driver(env={"PILOTHOUSE_ROOTS": str(folder)}) as driver:
-        driver.call("startSession", cwd=str(folder), timeout=120_000)
+        started = driver.call("startSession", cwd=str(folder), timeout=120_000)
         driver.call("navigate", url="/", timeout=120_000)
-        driver.until(lambda: driver.value("document.readyState === 'complete'"))
+        driver.until_hot(started["targetId"])
         source = folder / "src" / "title.js"
         source.write_text(source.read_text().replace("Hello", "Goodbye"))
         follow(driver, exchange, {})

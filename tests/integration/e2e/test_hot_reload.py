@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,15 +26,15 @@ def app(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Path]]:
         app_folder(name) as folder,
         Driver(env={"PILOTHOUSE_ROOTS": str(folder)}) as driver,
     ):
-        driver.call("startSession", cwd=str(folder), timeout=START_MS)
+        started = driver.call("startSession", cwd=str(folder), timeout=START_MS)
         driver.call("navigate", url="/", timeout=START_MS)
+        driver.until_hot(started["targetId"])
         yield driver, folder / source
 
 
 def test_an_edit_is_in_the_page_when_the_wait_is_over(app: tuple[Driver, Path]) -> None:
     driver, source = app
     assert driver.text("h1").startswith("Hello from ")
-    driver.until(lambda: driver.value("document.readyState === 'complete'"))
     source.write_text(source.read_text().replace("Hello from ", "Goodbye from "))
     met = driver.call("waitFor", hmr=True, timeout=60_000)["met"]
     assert met["hmr"]["kind"] in ("console", "websocket")
@@ -51,12 +51,19 @@ def test_a_syntax_error_shown_by_the_dev_server_is_the_first_cause(
         driver.call("waitFor", hmr=True, timeout=60_000)
         shown = driver.until(lambda: _overlay_shows(driver))
         assert shown
-        error = driver.fault("click", selector="#nothing-of-the-kind", timeout=2_000)
+        error = driver.until(lambda: _seen_failure(driver))
         assert error["type"] == "element_not_found"
         assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
         assert source.name in error["overlay"]
     finally:
         source.write_text(sound)
+
+
+def _seen_failure(driver: Driver) -> dict[str, Any] | None:
+    """None while the page, on a busy machine, does not answer in time, which the dossier says."""
+    error = driver.fault("click", selector="#nothing-of-the-kind", timeout=2_000)
+    late = any(missing.startswith("overlay") for missing in error.get("missing", []))
+    return None if late else error
 
 
 def _overlay_shows(driver: Driver) -> object:

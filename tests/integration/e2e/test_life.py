@@ -77,7 +77,7 @@ def test_a_session_is_created_active_and_idle_as_calls_come_and_go(
     assert driver.status(session)["state"] == "CREATED"
     driver.call("navigate", **in_session(session, url="/"))
     assert driver.status(session)["state"] == "IDLE"
-    wait = driver.begin("waitFor", **in_session(session, text="never", timeout=1_000))
+    wait = driver.begin("waitFor", **in_session(session, text="never", timeout=3_000))
     assert driver.status(session)["state"] == "ACTIVE"
     assert bad(driver.result(wait))["type"] == "timeout"
     assert driver.status(session)["state"] == "IDLE"
@@ -323,14 +323,14 @@ def test_a_start_that_the_client_cancels_leaves_nothing(own: Place) -> None:
 
 
 def test_an_idle_session_is_ended_and_a_busy_one_is_not(own: Place) -> None:
-    with Driver(own, env={"PILOTHOUSE_SESSION_IDLE_SEC": "2"}) as driver:
+    with Driver(own, env={"PILOTHOUSE_SESSION_IDLE_SEC": "3"}) as driver:
         session = driver.start()
         driver.call("navigate", **in_session(session, url="/"))
         # A call that runs is no idling, however long it takes.
-        fault = driver.fault("waitFor", **in_session(session, text="never", timeout=3_000))
+        fault = driver.fault("waitFor", **in_session(session, text="never", timeout=4_000))
         assert fault["type"] == "timeout"
         # Nor is reading what was recorded: any tool call is activity.
-        read_on = time.monotonic() + 3
+        read_on = time.monotonic() + 4
         while time.monotonic() < read_on:
             driver.call("cdp_read_events", targetId=session["targetId"], limit=1)
         assert driver.status(session)["state"] == "IDLE"

@@ -198,7 +198,7 @@ async def test_a_server_that_only_fails_is_ready_with_a_warning(
     bench: Bench, node_app: Path, status: str
 ) -> None:
     env = {"STATUS": status}
-    async with bench.running([NODE, "server.js"], node_app, env, timeout_s=2) as server:
+    async with bench.running([NODE, "server.js"], node_app, env, timeout_s=4) as server:
         assert server.info.message == f"It answers, but with HTTP {status}: its log says why."
         health = await server.health()
         assert (health.status, health.healthy) == ("unhealthy", False)
@@ -212,6 +212,7 @@ async def test_a_server_that_hangs_is_unhealthy(
         os.kill(server.info.pid, signal.SIGSTOP)
         assert (await server.health()).status == "unhealthy"
         os.kill(server.info.pid, signal.SIGCONT)
+        monkeypatch.setattr(probe, "TRY_S", GUARD_S)
         assert (await server.health()).status == "running"
 
 

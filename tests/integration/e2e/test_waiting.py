@@ -63,7 +63,8 @@ def test_wait_for_selector_ends_when_the_element_is_so(
 def test_a_wait_in_vain_says_how_the_element_is(
     obstacles: Driver, tool: str, arguments: dict[str, Any], kind: str, said: str
 ) -> None:
-    error = obstacles.fault(tool, **arguments, timeout=300)
+    # So long that also a busy machine has looked by then.
+    error = obstacles.fault(tool, **arguments, timeout=2_000)
     assert error["type"] == kind
     assert error["selector"] == arguments["selector"]
     assert said in error["message"]
@@ -137,7 +138,7 @@ def test_a_condition_that_never_comes_is_a_timeout_that_names_it(
 
 
 def test_of_several_conditions_the_missing_ones_are_named(obstacles: Driver) -> None:
-    error = obstacles.fault("waitFor", text="Obstacles", url="never", console="no", timeout=300)
+    error = obstacles.fault("waitFor", text="Obstacles", url="never", console="no", timeout=2_000)
     assert "url, console did not come" in error["message"]
 
 
@@ -170,7 +171,7 @@ def test_two_calls_in_one_tab_are_served_one_after_the_other(shop: Driver) -> No
     shop.visit("/obstacles.html")
     other = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
     shop.call("tabs", action="select", tabId="t1")
-    first = shop.begin("waitFor", text="never", timeout=1_500)
+    first = shop.begin("waitFor", text="never", timeout=4_000)
     second = shop.begin("exists", selector="h1")
     in_another_tab = shop.begin("exists", selector="h1", tabId=other)
     no_step = shop.begin("getSessionStatus")

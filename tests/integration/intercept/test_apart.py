@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp import Client
 
-from tests.support.intercepting import App, config, free_port, token_of
+from tests.support.intercepting import App, config, token_of
+from tests.support.ports import free_port
 from tests.support.servers import http_server
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ class Service:
     read_only: bool = False
     engine_is_down: bool = False
 
-    def admit(self, token: str | None, *, writes: bool = False) -> None:
+    async def admit(self, token: str | None, *, writes: bool = False) -> None:
         if not self.tokens.check(token):
             raise TokenRefused("the access token is missing or wrong")
         if writes and self.read_only:

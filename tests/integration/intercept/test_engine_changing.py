@@ -11,7 +11,8 @@ import pytest
 import websockets
 
 from pilothouse.core.faults import InvalidInput
-from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.engine_rig import GUARD_S, Rig, running_engine
+from tests.support.ports import free_port
 from tests.support.upstreams import (
     Authority,
     Upstream,

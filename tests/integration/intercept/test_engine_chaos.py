@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from pilothouse.intercept.model import EngineUnreachable
-from tests.support.engine_rig import GUARD_S, Rig, configuration, free_port, running_engine
+from tests.support.engine_rig import GUARD_S, Rig, configuration, running_engine
+from tests.support.ports import free_port
 from tests.support.upstreams import http_upstream
 
 if TYPE_CHECKING:

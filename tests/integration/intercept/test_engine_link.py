@@ -21,11 +21,11 @@ from pilothouse.intercept.model import EngineUnreachable
 from tests.support.engine_rig import (
     GUARD_S,
     configuration,
-    free_port,
     listens,
     running_engine,
     until,
 )
+from tests.support.ports import free_port
 from tests.support.upstreams import http_upstream
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pilothouse.core.urls import Policy
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.intercept.engine.certificates import ca_pem, spki_hash
-from tests.support.engine_rig import GUARD_S, Rig, free_port
+from tests.support.engine_rig import GUARD_S, Rig
+from tests.support.ports import free_port
 from tests.support.quic import h3_get, h3_upstream
 from tests.support.upstreams import (
     Authority,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from pilothouse.intercept.config_model import read_config
 from pilothouse.intercept.model import BadConfig
 from tests.integration.intercept.test_evil_patterns import TEXTS, evil_patterns
 from tests.support.engine_rig import Rig, configuration
+from tests.support.tries import tries
 from tests.support.upstreams import http_upstream, websocket_upstream
 
 if TYPE_CHECKING:
@@ -48,21 +48,16 @@ async def test_evil_patterns_are_refused_or_the_engine_serves_on_meanwhile(rig: 
     patterns = [*evil_patterns()[::EVERY], QUADRATIC]
     accepted = [pattern for pattern in patterns if is_accepted(pattern)]
     assert 0 < len(accepted) < len(patterns) or EVERY > 1
-    stalls: dict[str, float] = {}
-    took: dict[str, float] = {}
     async with http_upstream() as server, rig.client(await rig.session("evil")) as client:
         for at, pattern in enumerate(accepted):
             text = TEXTS["random" if "*a[ab]" in pattern else [*TEXTS][at % len(TEXTS)]]
             await rig.listen(edits=[rule(pattern)])
-            start = time.perf_counter()
-            async with rig.watched() as waits:
-                answer = await client.post(f"http://{server.address}/digest", content=text)
-            assert answer.status_code == 200
-            if time.perf_counter() - start > REQUEST_S:
-                took[pattern] = time.perf_counter() - start
-            if max(waits) > STALL_S:
-                stalls[pattern] = max(waits)
-    assert (stalls, took) == ({}, {})
+            for once in tries():
+                async with rig.watched() as waits:
+                    with once.within(REQUEST_S, pattern):
+                        answer = await client.post(f"http://{server.address}/digest", content=text)
+                once.took(max(waits), STALL_S, f"an answer of the engine beside {pattern}")
+                assert answer.status_code == 200
 
 
 async def posted(rig: Rig, client: httpx.AsyncClient, url: str, body: bytes) -> bytes:
@@ -87,10 +82,12 @@ async def test_rule_that_takes_too_long_is_left_out_and_the_log_says_which(rig: 
 async def test_rules_that_make_a_message_grow_and_grow_are_left_out(rig: Rig, method: str) -> None:
     await rig.listen(edits=[rule("@", "@" * 1000, method) | {"id": at} for at in range(1, 9)])
     async with http_upstream() as server, rig.client(await rig.session("evil")) as client:
-        async with rig.watched() as waits:
-            sent = await posted(rig, client, f"http://{server.address}/digest?{method}", b"@")
-    assert sent == b"@" * 1_000_000
-    assert max(waits) < STALL_S
+        url = f"http://{server.address}/digest?{method}"
+        for once in tries():
+            async with rig.watched() as waits:
+                sent = await posted(rig, client, url, b"@")
+            once.took(max(waits), STALL_S)
+            assert sent == b"@" * 1_000_000
     await rig.event(lambda event: event["event"] == "log" and "would grow" in event["message"])
 
 
@@ -107,24 +104,27 @@ async def test_small_body_that_unpacks_to_very_much_stalls_nobody(rig: Rig) -> N
     bomb = gzip.compress(bytes(200 << 20))
     async with http_upstream() as server, rig.client(await rig.session("evil")) as client:
         url = f"http://{server.address}/digest?bomb"
-        async with rig.watched() as waits:
-            await client.post(url, content=bomb, headers={"Content-Encoding": "gzip"})
-        request, _ = await rig.pair("/digest?bomb")
-    assert (request["body"], request["modified"]) == (bomb, 0)
-    assert max(waits) < STALL_S
+        for once in tries():
+            async with rig.watched() as waits:
+                await client.post(url, content=bomb, headers={"Content-Encoding": "gzip"})
+            once.took(max(waits), STALL_S)
+            request, _ = await rig.pair("/digest?bomb")
+            assert (request["body"], request["modified"]) == (bomb, 0)
 
 
 async def test_messages_of_a_connection_keep_their_order_while_a_rule_thinks(rig: Rig) -> None:
-    await rig.listen(edits=[rule("(x+x+)+y|first", "1st")])
-    slow = "first " + "x" * 300_000
+    # By a letter that the head of the request, which the rules also see, does not have.
+    await rig.listen(edits=[*[rule(QUADRATIC.replace("a", "~"))] * 2, rule("first", "1st")])
+    thinks = "~" * 500_000
     proxy = f"http://127.0.0.1:{await rig.session('evil')}"
     async with (
         websocket_upstream() as server,
         websockets.connect(f"ws://localhost:{server.port}/", proxy=proxy, max_size=None) as socket,
-        rig.watched() as waits,
     ):
-        await socket.send(slow)
-        await socket.send("second")
-        came = [str(await socket.recv()) for _ in range(2)]
-    assert came == ["echo:1st " + "x" * 300_000, "echo:second"]
-    assert max(waits) < STALL_S
+        for once in tries():
+            async with rig.watched() as waits:
+                await socket.send(f"first {thinks}")
+                await socket.send("second")
+                came = [str(await socket.recv()) for _ in range(2)]
+            once.took(max(waits), STALL_S)
+            assert came == [f"echo:1st {thinks}", "echo:second"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.engine_rig import GUARD_S, Rig, free_port, running_engine
+from tests.support.engine_rig import GUARD_S, Rig, running_engine
+from tests.support.ports import free_port
 from tests.support.upstreams import http_upstream
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pilothouse.intercept.model import BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, HistoryPage
 from pilothouse.intercept.query import HistoryReader
 from pilothouse.intercept.schema import ORDERS
-from tests.support.packets import START_MS, TRAFFIC, History, Sent, ids_of, made
+from tests.support.packets import START_MS, TRAFFIC, History, Sent, ids_of, made, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 @pytest.fixture
 def reader(history: History) -> Iterator[HistoryReader]:
-    reader = HistoryReader(history.path)
+    reader = unhurried(history.path)
     yield reader
     reader.close()
 
@@ -276,7 +276,7 @@ def test_a_scan_out_of_time_goes_on_by_cursor_and_loses_nothing(
 ) -> None:
     history.add(*TRAFFIC, *(made("GET", f"/{n % 7}", 200 + n) for n in range(60)), *TRAFFIC)
     history.index(150)
-    patient = HistoryReader(history.path)
+    patient = unhurried(history.path)
     expected = ids_of(patient.page(HistoryAsk(filter=text, order=order)).rows)
     patient.close()
     hasty = HistoryReader(history.path, now=Clock(step))
@@ -473,7 +473,7 @@ def test_without_its_indexes_a_history_is_read_all_the_same(tmp_path: Path) -> N
     history = History(tmp_path / "bare.db", indexes=())
     history.add(*TRAFFIC)
     history.index()
-    reader = HistoryReader(history.path)
+    reader = unhurried(history.path)
     assert hits(reader, "full_text == geheim") == [3, 4]
     assert hits(reader, "status == 500") == [5, 6]
     page = reader.page(HistoryAsk(order="length desc", limit=1))

@@ -11,7 +11,7 @@ from pilothouse.intercept.model import EngineUnreachable
 from pilothouse.intercept.ports import HistoryAsk
 from pilothouse.intercept.query import HistoryReader
 from tests.integration.intercept.history_rig import spoil, started
-from tests.support.packets import History, ids_of, made
+from tests.support.packets import History, ids_of, made, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def test_a_page_shows_what_was_there_when_it_began(history: History, text: str, 
 @pytest.mark.parametrize("text", FILTERS)
 @pytest.mark.parametrize("order", ["id desc", "id asc", "time desc", "status asc", "url asc"])
 def test_a_cursor_goes_on_where_packets_are_gone(history: History, text: str, order: str) -> None:
-    reader = HistoryReader(history.path)
+    reader = unhurried(history.path)
     ask = HistoryAsk(filter=text, order=order, limit=30)
     page = reader.page(ask)
     seen = ids_of(page.rows)
@@ -107,7 +107,7 @@ def test_what_a_killed_writer_had_told_is_read_before_another_writes(tmp_path: P
     path = tmp_path / "history.db"
     with started(RECORDER, str(path)) as recorder:
         recorder.communicate(timeout=30)
-    reader = HistoryReader(path)
+    reader = unhurried(path)
     assert reader.page(HistoryAsk()).total_count == 100
     page = reader.page(HistoryAsk(filter="response == needle && url == /49"))
     assert ids_of(page.rows) == [100, 99]

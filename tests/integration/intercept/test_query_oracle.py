@@ -15,12 +15,13 @@ from pilothouse.intercept.decoding import text_of
 from pilothouse.intercept.filter_words import render
 from pilothouse.intercept.filters import And, Compare, Node, Operator, Or
 from pilothouse.intercept.ports import Detail, HistoryAsk
-from pilothouse.intercept.query import HistoryReader
 from pilothouse.intercept.schema import COLUMNS, PER_PACKET
-from tests.support.packets import START_MS, TRAFFIC, History, ids_of, made
+from tests.support.packets import START_MS, TRAFFIC, History, ids_of, made, unhurried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pilothouse.intercept.query import HistoryReader
 
 WORDS = ["GET", "POST", "/api/users", "/api/", "api", "HTTP", "WebSocket", "shop.test", "127.0.0.1",
          "geheim", "Treasure", "TREASURE", "ping", "pong from", "OK", "ab", "h2", "Zoë", "xyzzy",
@@ -60,14 +61,16 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryReader]:
     history.add(*TRAFFIC)
     history.add(made("GET", "/late", response=b"pong from afar", apart=2), made("POST", "/x", 404))
     history.index(14)
-    reader = HistoryReader(history.path)
+    reader = unhurried(history.path)
     yield reader
     reader.close()
     history.close()
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     root=st.recursive(leaves, joined, max_leaves=6),

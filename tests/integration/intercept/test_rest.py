@@ -345,7 +345,7 @@ async def test_a_defect_of_ours_is_an_incident_and_tells_nothing_else() -> None:
     class Broken:
         redactor = Redactor()
 
-        def admit(self, token: str | None, *, writes: bool = False) -> None:
+        async def admit(self, token: str | None, *, writes: bool = False) -> None:
             raise RuntimeError("password=hunter22")
 
     service = Service(

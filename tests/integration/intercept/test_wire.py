@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import psutil
 import pytest
 
 from pilothouse.core.clock import iso
-from tests.support.intercepting import App, Tap, app, config, free_port
+from tests.support.intercepting import App, Tap, app, config
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,8 +127,17 @@ def test_a_mock_answers_without_the_server(tap: Tap, shop: App) -> None:
     answer = tap.get(f"{shop.url}/mocked")
     assert (answer.status_code, answer.text) == (418, "short and stout")
     assert len(shop.seen) == before
+    flags = [packet["modified"] for packet in tap.both("url == /mocked", fields=["modified"])]
+    assert flags == [False, True]
     tap.call("mock_rules", rules=[])
     assert tap.get(f"{shop.url}/mocked").status_code == 200
+
+
+def test_a_mock_with_a_header_of_two_lines_is_refused(tap: Tap) -> None:
+    for headers in ({"X-A": "1\r\nX-B: 2"}, {"X A": "1"}, {"": "1"}):
+        fault = tap.fault("mock_rules", rules=[{"url": "/split", "headers": headers}])
+        assert (fault["code"], "mocks[0].headers" in fault["message"]) == (-32602, True)
+    assert tap.call("mock_rules")["rules"] == []
 
 
 def test_a_held_request_goes_on_edited_or_not_at_all(tap: Tap, shop: App) -> None:
@@ -419,7 +430,8 @@ def test_a_door_whose_port_is_taken_stays_shut_and_status_says_why(shop: App) ->
     with Tap(env={"PILOTHOUSE_REST_PORT": str(shop.port)}) as tap:
         tap.call("get_history")
         services = tap.call("status")["services"]
-        assert services["REST API"].startswith(f"off: port {shop.port}")
+        assert services["REST API"].startswith(f"off: port {shop.port} is taken by ")
+        assert services["REST API"].endswith(f"(pid {os.getpid()})")
         assert services["config endpoint"] == tap.endpoint.removesuffix("/config")
 
 

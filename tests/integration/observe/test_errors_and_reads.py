@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
@@ -146,6 +147,20 @@ def test_a_body_that_is_not_there_says_why(
     assert "12345.6" in error["message"]
 
 
+@pytest.mark.parametrize("url", ["data:text/plain,hello", "blob:"])
+def test_what_never_came_over_the_network_has_no_body_and_says_so(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str, url: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    asked = "URL.createObjectURL(new Blob(['hello']))" if url == "blob:" else f"'{url}'"
+    chromium.evaluate(tab, f"fetch({asked}).then(r => r.text())")
+    (loaded,) = watcher.wait_for(tab, bool, kinds=["loadingFinished"], urlIncludes=url)
+    asked_for = {"targetId": tab, "requestId": loaded["requestId"]}
+    error = watcher.fault("cdp_get_response_body", **asked_for)
+    assert error["code"] == "BODY_NOT_AVAILABLE"
+    assert "never came over the network" in error["message"]
+
+
 def test_filters_at_the_source_block_first_then_allow(
     chromium: Chromium, site: Site, watcher: Watcher, tab: str
 ) -> None:
@@ -236,6 +251,65 @@ def test_limits_and_budgets_are_told(
     posts = watcher.events(tab, method="post")
     assert posts
     assert all(event["method"] == "POST" for event in posts)
+
+
+def test_a_status_may_be_a_number_and_an_offset_beyond_the_end_is_told(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(tab, "fetch('/status/404').then(r => r.text())")
+    watcher.wait_for(tab, bool, kinds=["loadingFinished"], urlIncludes="/status/404")
+    missing = watcher.events(tab, status=404, kinds=["response"])
+    assert [event["status"] for event in missing] == [404]
+    beyond = watcher.call("cdp_read_events", targetId=tab, offset=100_000)
+    assert beyond["events"] == []
+    assert any("offset 100000 is beyond" in note for note in beyond["notes"])
+    end = watcher.call("cdp_read_events", targetId=tab)["nextOffset"]
+    assert watcher.call("cdp_read_events", targetId=tab, offset=end)["notes"] == []
+
+
+def test_a_body_is_cut_by_its_bytes_and_read_on_by_its_characters(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    watcher.call("cdp_set_filters", targetId=tab, maxBodyBytes=10)
+    whole = chromium.evaluate(
+        tab, "fetch('/api/echo', {method: 'POST', body: '舵'.repeat(8)}).then(r => r.text())"
+    )
+    (loaded,) = watcher.wait_for(tab, bool, kinds=["loadingFinished"], urlIncludes="/echo")
+    body = ""
+    offset: int | None = 0
+    while offset is not None:
+        part = watcher.call(
+            "cdp_get_response_body", targetId=tab, requestId=loaded["requestId"], offset=offset
+        )
+        assert len(part["body"].encode()) <= 10
+        body, offset = body + part["body"], part.get("nextOffset")
+    assert (body, part["length"]) == (whole, len(whole))
+    assert "舵" * 8 in whole
+
+
+def test_secrets_in_a_binary_message_are_masked_too(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    secret = '{"password": "hunter2hunter2", "name": "Ann"}'
+    chromium.evaluate(
+        tab,
+        f"""(async () => {{
+          const socket = new WebSocket(location.origin.replace('http', 'ws') + '/ws');
+          await new Promise(open => socket.onopen = open);
+          socket.send(new TextEncoder().encode('{secret}'));
+        }})()""",
+    )
+    sent = [
+        event
+        for event in watcher.wait_for(tab, lambda found: len(found) >= 3, kinds=["websocket"])
+        if event.get("direction") == "sent"
+    ]
+    assert [(e["opcode"], e["payloadLength"]) for e in sent] == [(2, len(secret))]
+    shown = json.loads(base64.b64decode(sent[0]["payloadPreview"]))
+    assert shown == {"password": "[redacted]", "name": "Ann"}
 
 
 def test_secrets_are_masked_in_events_bodies_and_har(

@@ -15,9 +15,10 @@ import anyio
 import httpx
 import psutil
 import pytest
+from mcp.client import Client
 
 from tests.support.observing import Watcher, texts, visit
-from tests.support.servers import ERAS, ROOT, environment, stdio
+from tests.support.servers import ERAS, ROOT, environment, http_server, stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,55 @@ def test_a_store_keeps_what_the_ring_forgot_over_a_restart(
     chromium.close_tab(target)
 
 
+def test_resources_and_a_new_recording_go_on_from_the_store(
+    chromium: Chromium, site: Site, tmp_path: Path
+) -> None:
+    store = ("--store", f"sqlite:{tmp_path / 'events.sqlite'}", "--buffer-size", "5")
+    target = chromium.open("about:blank")
+    with Watcher(chromium.port, *store) as watcher:
+        watcher.call("cdp_observe", targetId=target)
+        visit(chromium, target, site.url("/mix?n=3"))
+        chromium.wait_for_title(target)
+        events = watcher.events(target)
+        urls = _archived(watcher, target)
+        assert len(urls) == len({e["requestId"] for e in events if e["kind"] == "request"})
+        watcher.close()
+    with Watcher(chromium.port, *store) as watcher:
+        shown = json.loads(watcher.resource(f"cdp://events/{target}"))
+        assert [e["seq"] for e in shown["events"]] == [e["seq"] for e in events][-200:]
+        assert shown["dropped"] == 0
+        assert _archived(watcher, target) == urls
+        watcher.close()
+    with Watcher(chromium.port, *store) as watcher:
+        # Not read before: what was recorded earlier is known all the same.
+        watcher.call("cdp_observe", targetId=target)
+        chromium.evaluate(target, "console.log('after the restart')")
+        after = watcher.wait_for(target, lambda found: "after the restart" in texts(found))
+        assert after[: len(events)] == events
+        # The browser repeats the page's lines; they are there already.
+        new = [(e["kind"], e.get("type")) for e in after[len(events) :]]
+        assert new == [("other", "gap"), ("console", "log")]
+    chromium.close_tab(target)
+
+
+def _archived(watcher: Watcher, target: str) -> list[str]:
+    log = json.loads(watcher.resource(f"cdp://har/{target}"))["log"]
+    assert "comment" not in log
+    return [entry["request"]["url"] for entry in log["entries"]]
+
+
+def test_an_archive_says_what_the_ring_has_lost(chromium: Chromium, site: Site) -> None:
+    target = chromium.open("about:blank")
+    with Watcher(chromium.port, "--buffer-size", "5") as watcher:
+        watcher.call("cdp_observe", targetId=target)
+        visit(chromium, target, site.url("/mix?n=3"))
+        chromium.wait_for_title(target)
+        dropped = watcher.call("cdp_read_events", targetId=target)["dropped"]
+        log = json.loads(watcher.resource(f"cdp://har/{target}"))["log"]
+        assert log["comment"] == f"{dropped} events before these are not in this archive"
+    chromium.close_tab(target)
+
+
 def test_a_store_that_cannot_be_used_is_named_at_the_start(tmp_path: Path) -> None:
     for setting, said in (("redis:x", "write sqlite:PATH"), (f"sqlite:{tmp_path}", str(tmp_path))):
         done = subprocess.run(
@@ -133,6 +183,35 @@ def test_metrics_count_events_frames_and_commands(chromium: Chromium, site: Site
         assert float(numbers["pilothouse_cdp_commands_total"]) >= 8
         assert float(numbers["pilothouse_cdp_frames_total"]) >= 16
         chromium.close_tab(target)
+
+
+@pytest.mark.anyio
+async def test_a_hub_shows_what_its_workers_count_also_of_those_that_have_ended(
+    chromium: Chromium,
+) -> None:
+    def seen(url: str) -> float:
+        text = httpx.get(f"{url}/metrics", timeout=GUARD_S).text
+        found = re.search(r"^pilothouse_events_seen_total ([\d.]+)$", text, re.MULTILINE)
+        assert "pilothouse_events_dropped_total 0.0" in text
+        return float(found.group(1)) if found else 0.0
+
+    target = await anyio.to_thread.run_sync(chromium.open, "about:blank")
+    lines = 0
+    with http_server(module="pilothouse", env={"CDP_PORT": str(chromium.port)}) as server:
+        for era in ERAS:
+            async with Client(f"{server.url}/mcp", mode=era) as client:
+                await client.call_tool("cdp_observe", {"targetId": target})
+                await anyio.to_thread.run_sync(chromium.evaluate, target, "console.log('counted')")
+                lines += 1  # each line so far is repeated to whoever attaches
+                read: list[Any] = []
+                while len(read) < lines:
+                    asked = {"targetId": target, "kinds": ["console"]}
+                    answer = await client.call_tool("cdp_read_events", asked)
+                    read = answer.structured_content["events"]
+                counted = await anyio.to_thread.run_sync(seen, server.url)
+                assert counted == lines * (lines + 1) / 2
+                assert await anyio.to_thread.run_sync(seen, server.url) == counted
+    await anyio.to_thread.run_sync(chromium.close_tab, target)
 
 
 def test_pilothouse_chrome_starts_a_browser_that_can_be_observed(

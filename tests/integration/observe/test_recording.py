@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +105,9 @@ def test_websocket_frames_and_server_sent_events_are_there(
     received = [e for e in frames if e.get("direction") == "recv"]
     assert len(sent) == 3
     assert len(received) >= 3
-    assert all(e["payloadLength"] >= len(e["payloadPreview"]) for e in sent)
+    texts_sent = [e for e in sent if e["opcode"] == 1]
+    assert texts_sent
+    assert all(e["payloadLength"] == len(e["payloadPreview"].encode()) for e in texts_sent)
     visit(chromium, tab, site.url("/events?n=3"))
     chromium.wait_for_title(tab)
     told = watcher.wait_for(
@@ -165,8 +169,6 @@ def test_a_document_and_a_binary_body_survive_navigation(
     binary = next(e for e in events if e["url"].endswith("/binary"))
     body = watcher.call("cdp_get_response_body", targetId=tab, requestId=binary["requestId"])
     assert body["encoded"] is True
-    import base64
-
     assert base64.b64decode(body["body"]) == bytes(range(256))
 
 
@@ -224,3 +226,60 @@ def test_the_beginning_of_a_large_upload_is_there_with_its_true_length(
     (sent,) = watcher.wait_for(tab, bool, kinds=["request"], method="POST")
     assert sent["postDataPreview"] == "y" * 64_000
     assert sent["truncated"]["postDataPreview"] == 100_000
+
+
+_LINK = (
+    "(link => { link.href = '/binary'; link.download = 'all.bin'; link.click() })"
+    "(document.createElement('a'))"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "url", "kinds"),
+    [
+        # The browser fetches it itself, and tells of no request.
+        (_LINK, "/binary", {"other"}),
+        # The page gives its request up for the download.
+        (
+            "void (location.href = '/download')",
+            "/download",
+            {"request", "response", "loadingFailed", "other"},
+        ),
+    ],
+)
+def test_a_download_is_told(
+    chromium: Chromium,
+    site: Site,
+    watcher: Watcher,
+    tab: str,
+    script: str,
+    url: str,
+    kinds: set[str],
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(tab, script)
+    told = watcher.wait_for(
+        tab,
+        lambda found: [e for e in found if e.get("type") == "downloadEnded"],
+        urlIncludes=url,
+    )
+    assert {event["kind"] for event in told} == kinds
+    begun, ended = [event for event in told if event["kind"] == "other"]
+    assert begun["type"] == "downloadBegun"
+    assert begun["fileName"]
+    assert ended["state"] == "completed"
+    assert ended["receivedBytes"] > 0
+
+
+def test_an_archive_has_the_bytes_of_what_is_no_text(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(tab, "fetch('/pixel.png').then(r => r.blob())")
+    watcher.wait_for(tab, bool, kinds=["loadingFinished"], urlIncludes="/pixel.png")
+    entries = json.loads(watcher.resource(f"cdp://har/{tab}"))["log"]["entries"]
+    (picture,) = [e for e in entries if e["request"]["url"].endswith("/pixel.png")]
+    content = picture["response"]["content"]
+    assert (content["encoding"], content["mimeType"]) == ("base64", "image/png")
+    assert base64.b64decode(content["text"]).startswith(b"\x89PNG")
+    assert content["size"] == len(base64.b64decode(content["text"]))

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.bookmarks.addresses import find, format_path, is_id, locate, parse_path, root_name
+from pilothouse.bookmarks.addresses import (
+    DEEPEST,
+    find,
+    format_path,
+    is_id,
+    locate,
+    parse_path,
+    root_name,
+)
 from pilothouse.bookmarks.model import AmbiguousPath, BookmarkNotFound
 from pilothouse.core.faults import InvalidInput
 from tests.support.chrome_bookmarks import BAR, OTHER, ChromeBookmarks
@@ -135,3 +143,14 @@ async def test_a_place_says_what_is_missing_below_it() -> None:
     place = await locate(peer, "Bar > Tech > New > Newer", field="parentId")
     assert place.id == await find(peer, "Bar > Tech")
     assert place.missing == ("New", "Newer")
+
+
+@pytest.mark.anyio
+async def test_a_path_deeper_than_chrome_can_show_is_refused() -> None:
+    chrome = ChromeBookmarks()
+    with pytest.raises(InvalidInput, match="more than 98 folders"):
+        await locate(chrome, "Bar" + " > x" * (DEEPEST - 1), field="parentId")
+    assert chrome.calls == []
+    assert (
+        len((await locate(chrome, "Bar" + " > x" * (DEEPEST - 2), field="parentId")).missing) == 96
+    )

@@ -31,7 +31,7 @@ def house(tmp_path: Path) -> Bookmarking:
         {"title": "Three\u202e", "url": "http://www.a.example/?token=abc123"},
         {"title": "Blocked", "url": "http://10.1.2.3/"},
     ]
-    return Bookmarking(ChromeBookmarks(tree), tmp_path)
+    return Bookmarking(ChromeBookmarks(tree).of_one_moment(), tmp_path)
 
 
 async def test_duplicates_come_with_folders_and_what_could_go(house: Bookmarking) -> None:
@@ -90,3 +90,11 @@ async def test_a_part_says_where_to_go_on(house: Bookmarking) -> None:
     assert (first["counts"], first.get("nextOffset")) == ({"skipped": 1}, None)
     none = await house.call(bookmark_check_links, offset=100)
     assert (none["counts"], none["problems"]) == ({}, [])
+
+
+async def test_ids_that_are_no_bookmarks_are_told(house: Bookmarking) -> None:
+    ids = ["999", house.chrome.find("Setting"), house.chrome.find("Tech")]
+    answer = await house.ask(bookmark_check_links, ids=ids)
+    assert answer.structured["unknown"] == [ids[0], ids[2]]
+    assert (answer.structured["total"], answer.structured["counts"]) == (1, {"skipped": 1})
+    assert "2 of the ids are no bookmarks there" in answer.text

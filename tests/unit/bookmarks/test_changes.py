@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pilothouse.bookmarks.addresses import DEEPEST
 from pilothouse.bookmarks.changes import (
     Change,
     Create,
@@ -206,3 +207,18 @@ async def test_only_a_change_of_what_the_plan_is_about_counts(
 def test_paths_name_chromes_own_folders_in_one_language_and_quote_what_needs_it() -> None:
     chrome = ChromeBookmarks([{"title": "a > b", "children": []}])
     assert Draft(tree_of(chrome)).path(chrome.find("a > b")) == 'Bar > "a > b"'
+
+
+def test_nothing_is_put_deeper_than_chrome_can_show_it() -> None:
+    chrome = ChromeBookmarks([{"title": "Top", "children": []}])
+    bottom = chrome.find("Top")
+    for _ in range(DEEPEST - 3):  # beside the root, the bar and the top
+        bottom = chrome.create({"parentId": bottom, "title": "Folder"})["id"]
+    pair: list[Change] = [Create(BAR, "Outer"), Create("$1", "Inner")]
+    draft = Draft(tree_of(chrome))
+    apply(draft, Create(bottom, "Last"), "$1")
+    deeper: list[Change] = [Create(bottom, "Last"), Create("$1", "Too deep", "https://a.example/")]
+    for changes in (deeper, [*pair, Move("$1", bottom)]):
+        with pytest.raises(InvalidInput, match="more than 98 folders"):
+            dry_run(tree_of(chrome), changes)
+    assert len(dry_run(tree_of(chrome), [*pair, Move("$2", bottom)]).added) == 2

@@ -15,7 +15,7 @@ from pilothouse.bookmarks.file_tools import MOST_INLINE, bookmark_export, bookma
 from pilothouse.bookmarks.model import BookmarkNotFound, InvalidUrl
 from pilothouse.core.faults import InvalidInput, PermissionDenied
 from tests.support.bookmarking import Bookmarking
-from tests.support.chrome_bookmarks import BAD_URL, OTHER, ChromeBookmarks, Refused
+from tests.support.chrome_bookmarks import BAD_URL, BAR, OTHER, ChromeBookmarks, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,3 +207,31 @@ async def test_nothing_new_is_no_change(house: Bookmarking) -> None:
     told = await house.call(bookmark_import, content=json.dumps([TREE[1]]), skipExisting=True)
     assert (told["bookmarks"], told["skipped"], told["entry"]) == (0, 1, "")
     assert house.chrome.shape() == before
+
+
+async def test_where_nothing_could_be_imported_no_folder_is_named(house: Bookmarking) -> None:
+    before = house.chrome.shape()
+    script = json.dumps([{"title": "Runs", "url": "javascript:alert(1)"}])
+    told = await house.call(bookmark_import, content=script)
+    assert (told.get("folderId"), told["skipped"], told["entry"]) == (None, 1, "")
+    there = await house.call(bookmark_import, content=script, parentId="Bar")
+    assert there["folderId"] == BAR
+    assert house.chrome.shape() == before
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "Shift_JIS", "EUC-JP", "no-such-charset"])
+async def test_a_file_is_read_in_the_charset_that_it_names(
+    house: Bookmarking, tmp_path: Path, charset: str
+) -> None:
+    text = f"""<META HTTP-EQUIV="Content-Type" CONTENT="text/html; charset={charset}">
+        <DL><DT><A HREF="https://a.example/">技術</A></DL>"""
+    data = text.encode("utf-8" if charset.startswith("no") else charset)
+    (tmp_path / "old.html").write_bytes(data)
+    told = await house.call(bookmark_import, path="old.html")
+    assert [one["title"] for one in house.chrome.get_children({"id": told["folderId"]})] == ["技術"]
+
+
+async def test_an_import_of_many_tells_how_far_it_is(house: Bookmarking) -> None:
+    many = [{"title": str(n), "url": f"https://a.example/{n}"} for n in range(249)]
+    await house.call(bookmark_import, content=json.dumps(many))
+    assert house.progress == [(100, 250), (200, 250), (250, 250)]

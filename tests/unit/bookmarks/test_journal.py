@@ -41,7 +41,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal.close()
 
 
-def again(journal: Journal, **limits: int) -> Journal:
+def again(journal: Journal, **limits: Any) -> Journal:
     """The same journal, as another process finds it."""
     return Journal(journal._path, tag=journal._tag, **limits)
 

@@ -108,23 +108,37 @@ def test_the_welcome_and_the_refusal_answer_the_hello() -> None:
     assert "data" not in json.loads(protocol.refusal(NotAdmitted(4401, "wrong")))["error"]
 
 
+def only(raw: bytes) -> Any:
+    """The one message."""
+    [said] = parse(raw)
+    return said
+
+
 def test_answers_events_and_heartbeats_are_told_apart() -> None:
-    assert parse(protocol.HEARTBEAT) == Heartbeat()
-    assert parse(message(id=7, result=[1])) == Answer(7, [1], None)
-    assert parse(message(id=7, result=None)) == Answer(7, None, None)
-    assert parse(message(id=7, error={"code": 1})) == Answer(7, None, {"code": 1})
-    assert parse(message(id=7, error="oh")) == Answer(7, None, {"message": "oh"})
+    assert only(protocol.HEARTBEAT) == Heartbeat()
+    assert only(message(id=7, result=[1])) == Answer(7, [1], None)
+    assert only(message(id=7, result=None)) == Answer(7, None, None)
+    assert only(message(id=7, error={"code": 1})) == Answer(7, None, {"code": 1})
+    assert only(message(id=7, error="oh")) == Answer(7, None, {"message": "oh"})
     happened = {"type": "moved", "id": "4", "data": {"parentId": "1"}, "own": True}
-    told = parse(message(method="bookmark_event", params=happened))
+    told = only(message(method="bookmark_event", params=happened))
     assert told == Happening("moved", "4", {"parentId": "1"}, True)
-    bare = parse(message(method="bookmark_event", params={"type": "import_began"}))
+    bare = only(message(method="bookmark_event", params={"type": "import_began"}))
     assert bare == Happening("import_began", "", {}, False)
+
+
+def test_several_messages_at_once_keep_their_order() -> None:
+    answers = b",".join(message(id=number, result=number) for number in (3, 1, 2))
+    assert parse(b"[%b]" % answers) == [Answer(number, number, None) for number in (3, 1, 2)]
+    sent = json.loads(protocol.together([protocol.request(1, "get", {}), protocol.HEARTBEAT]))
+    assert [part["method"] for part in sent] == ["get", "heartbeat"]
+    assert protocol.together([protocol.HEARTBEAT]) == protocol.HEARTBEAT
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        b"", b"\xff\xfe", b"{", b"[]", b"null", b'{"id":1,"result":2}', message(result=1),
+        b"", b"\xff\xfe", b"{", b"[]", b"[[]]", b"null", b'{"id":1,"result":2}', message(result=1),
         message(id="1", result=1), message(id=True, result=1), message(id=1.0, result=1),
         message(id=None, result=1), message(method="eval", params={}), message(method=5),
         message(method="bookmark_event"), message(method="bookmark_event", params={"type": "x"}),
@@ -160,7 +174,7 @@ def test_a_removed_bookmark_is_told_with_its_title_and_address() -> None:
 
 
 def test_half_a_character_passes_in_both_directions() -> None:
-    assert parse(b'{"jsonrpc":"2.0","id":1,"result":"\\ud83d"}') == Answer(1, "\ud83d", None)
+    assert only(b'{"jsonrpc":"2.0","id":1,"result":"\\ud83d"}') == Answer(1, "\ud83d", None)
     sent = json.loads(protocol.request(1, "search", {"query": "\ud83d"}))
     assert sent["params"] == {"query": "\ud83d"}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.bookmarks.model import InvalidUrl
-from pilothouse.bookmarks.urls import check_url, is_masked, same_key, scheme_of
+from pilothouse.bookmarks.urls import check_url, is_masked, same_key
 from pilothouse.core.redact import Redactor
 
 RUNNING = ("javascript", "data", "vbscript", "livescript", "mocha", "jscript", "blob", "filesystem")
@@ -81,9 +81,24 @@ def test_what_was_shown_masked_is_not_stored(url: str) -> None:
     assert "leave url out" in failed.value.hint
 
 
-def test_a_scheme_is_read_as_a_browser_reads_it() -> None:
-    assert scheme_of(" \tJa\nvaScript:x") == "javascript"
-    assert scheme_of("no scheme") == ""
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "https:///",
+        "http://[::1",
+        "http://a b/",
+        "http://e.com:99999/",
+        "ws://?x",
+        "ftp://",
+        "chrome://",
+        "feed:http://",
+    ],
+)
+def test_an_address_without_a_host_is_refused_before_chrome_does(url: str) -> None:
+    with pytest.raises(InvalidUrl, match="leads nowhere") as failed:
+        check_url(url)
+    assert "host" in failed.value.hint
 
 
 @pytest.mark.parametrize(
@@ -111,10 +126,16 @@ def test_addresses_of_one_page_are_the_same(other: str) -> None:
         "https://example.com/a#/route",
         "https://example.com/a#!route",
         "https://sub.example.com/a",
+        "https://somebody:secret@example.com/a",
     ],
 )
 def test_addresses_of_other_pages_are_not(other: str) -> None:
     assert same_key(other) != same_key("https://example.com/a")
+
+
+def test_an_encoded_slash_parts_no_folders() -> None:
+    assert same_key("https://e.com/a%2Fb") != same_key("https://e.com/a/b")
+    assert same_key("https://e.com/a%2Fb") == same_key("https://e.com/a%2fb/")
 
 
 def test_the_order_of_a_query_does_not_count_but_its_values_do() -> None:

@@ -168,7 +168,7 @@ async def test_what_was_shown_masked_is_not_written_back(house: Bookmarking) -> 
         (bookmark_remove, {"id": "999"}, BookmarkNotFound, "Can't find bookmark"),
         (bookmark_remove, {"id": BAR}, RootFolder, "root bookmark folders"),
         (bookmark_remove, {"id": "Bar > Tech"}, FolderNotEmpty, "non-empty"),
-        (bookmark_add, {"title": "x", "url": "http://"}, InvalidUrl, "Invalid URL"),
+        (bookmark_add, {"title": "x", "url": "ftp://[::1/"}, InvalidUrl, "Invalid URL"),
         (bookmark_add, {"title": "x", "url": SITE, "index": 99}, ChromeRefused, "out of bounds"),
         (bookmark_add, {"title": "x", "url": SITE, "parentId": "999"}, BookmarkNotFound, "parent"),
         (bookmark_move, {"id": "Bar > Tech", "parentId": "Bar > Tech"}, ChromeRefused, "itself"),
@@ -197,6 +197,8 @@ async def test_chromes_refusals_are_passed_on_with_a_hint(
         (bookmark_add, {"items": []}, "items"),
         (bookmark_add, {"items": [{"title": "x", "url": SITE}], "title": "y"}, "items"),
         (bookmark_remove, {"items": [{"id": "1"}] * 1_001}, "items"),
+        (bookmark_add, {"title": "x", "url": SITE, "index": -1}, "index"),
+        (bookmark_move, {"id": "5", "parentId": "1", "index": -1}, "index"),
     ],
 )
 async def test_a_missing_argument_is_named(
@@ -216,6 +218,7 @@ async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
         items=[
             {"title": "One", "url": SITE, "parentId": "Bar > New"},
             {"title": "Bad", "url": "javascript:1"},
+            {"title": "Hostless", "url": "http://"},
             {"title": "Lost", "url": SITE, "parentId": "9999"},
             {"titel": "misspelt", "url": SITE},
             {"title": "Two", "url": SITE, "parentId": "Bar > New"},
@@ -223,11 +226,12 @@ async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
         createFolders=True,
     )
     codes = [one.get("error", {}).get("code") for one in told["results"]]
-    assert codes == [None, "INVALID_URL", "BOOKMARK_NOT_FOUND", "INVALID_INPUT", None]
-    assert (told["done"], told["failed"]) == (2, 3)
-    one, two = (told["results"][place]["node"] for place in (0, 4))
+    refused = ["INVALID_URL", "INVALID_URL", "BOOKMARK_NOT_FOUND", "INVALID_INPUT"]
+    assert codes == [None, *refused, None]
+    assert (told["done"], told["failed"]) == (2, 4)
+    one, two = (told["results"][place]["node"] for place in (0, 5))
     assert one["parentId"] == two["parentId"] == house.chrome.find("New")
-    assert "titel" in told["results"][3]["error"]["message"]
+    assert "titel" in told["results"][4]["error"]["message"]
 
 
 async def test_a_folder_that_only_a_refused_item_needs_is_not_made(house: Bookmarking) -> None:
@@ -272,6 +276,6 @@ async def test_when_chrome_refuses_one_after_all_nothing_of_the_batch_is_done(
     with pytest.raises(InvalidUrl, match="change 2 of 2"):
         await house.call(
             bookmark_add,
-            items=[{"title": "a", "url": SITE}, {"title": "b", "url": "http://"}],
+            items=[{"title": "a", "url": SITE}, {"title": "b", "url": "ftp://[::1/"}],
         )
     assert house.chrome.shape() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from pilothouse.core.jsonrpc import (
     Refusal,
     parse,
 )
+from tests.support.tries import tries
 
 
 def request(**parts: Any) -> bytes:
@@ -139,6 +139,19 @@ def test_a_key_given_twice_is_refused_wherever_it_stands(raw: bytes) -> None:
     refused(raw, INVALID_REQUEST, "stands twice in one object")
 
 
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "\\ud83d and more", "\\udca1\\ud83d"])
+def test_half_a_character_is_refused_with_the_id_of_its_request(half: str) -> None:
+    for params in (f'{{"a":"{half}"}}', f'{{"{half}":1}}'):
+        refusal = refused(with_params(params), INVALID_REQUEST, "half of a character")
+        assert refusal.id == 1
+
+
+def test_a_character_that_is_written_in_two_halves_passes() -> None:
+    message = parse(with_params('{"a":"\\ud83d\\udca1 and \\ud7ff"}'))
+    assert isinstance(message, dict)
+    assert message["params"]["a"] == "\U0001f4a1 and \ud7ff"
+
+
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 @pytest.mark.parametrize("depth", [10_000, 100_000, 700_000])
 def test_nesting_without_end_is_refused_and_does_not_crash(opening: str, depth: int) -> None:
@@ -164,19 +177,19 @@ def test_the_depth_limit_is_exact() -> None:
 def test_a_million_keys_are_refused_by_their_size_before_they_are_read() -> None:
     raw = with_params("{" + '"k":0,' * 1_000_000 + '"k":0}')
     assert len(raw) > MAX_BYTES
-    started = time.perf_counter()
-    refused(raw, INVALID_REQUEST, f"larger than {MAX_BYTES} bytes")
-    assert time.perf_counter() - started < 1
+    for once in tries():
+        with once.within(1.0):
+            refused(raw, INVALID_REQUEST, f"larger than {MAX_BYTES} bytes")
 
 
 def test_as_many_keys_as_fit_are_read_in_bounded_time() -> None:
     raw = with_params("{" + ",".join(f'"{n}":0' for n in range(300_000)) + "}")
     assert len(raw) < MAX_BYTES
-    started = time.perf_counter()
-    found = parse(raw)
-    assert isinstance(found, dict)
-    assert len(found["params"]) == 300_000
-    assert time.perf_counter() - started < 10, "linear: a guard, not a figure"
+    for once in tries():
+        with once.within(10.0, "what is linear"):
+            found = parse(raw)
+        assert isinstance(found, dict)
+        assert len(found["params"]) == 300_000
 
 
 def test_a_number_that_overflows_is_no_infinity() -> None:

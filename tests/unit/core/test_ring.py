@@ -210,3 +210,24 @@ def test_a_resized_ring_keeps_the_newest_and_goes_on(capacity: int) -> None:
         ring.append(number)
     assert [item for _, item in ring] == list(range(20 - min(capacity, kept + 12), 20))
     assert ring.next_seq == 20
+
+
+def test_who_waits_is_woken_by_the_next_item_and_not_again() -> None:
+    ring: Ring[int] = Ring(2)
+    woken: list[str] = []
+
+    def first() -> None:
+        woken.append("first")
+
+    ring.wait(first)
+    ring.wait(first)
+    ring.wait(lambda: woken.append("second"))
+    assert woken == []
+    ring.append(1)
+    assert sorted(woken) == ["first", "second"]
+    ring.append(2)
+    assert len(woken) == 2
+    ring.wait(first)
+    ring.wait_no_more(first)
+    ring.append(3)
+    assert len(woken) == 2

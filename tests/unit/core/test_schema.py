@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from pydantic import Field
 
 from pilothouse.core.model import Args, PageText, Result
-from pilothouse.core.schema import input_schema, output_schema
+from pilothouse.core.schema import input_schema, output_schema, without_the_obvious
 
 
 class Point(Args):
@@ -129,3 +129,19 @@ def test_a_default_is_data_and_stays_as_it_is() -> None:
 
 def test_making_a_schema_twice_gives_the_same() -> None:
     assert json.dumps(input_schema(Click)) == json.dumps(input_schema(Click))
+
+
+def test_a_list_leaves_out_what_everybody_takes_for_granted() -> None:
+    class Ask(Args):
+        minimum: int = Field(ge=1, le=65_535, description="A port, oddly named")
+        text: str = Field(min_length=1, max_length=9, description="Words")
+        budget: int = Field(ge=300, description="At least so much")
+        each: list[Point] = Field(default=[], description="Points")
+
+    full = input_schema(Ask)
+    shown = without_the_obvious(full)["properties"]
+    assert shown["minimum"] == {"description": "A port, oddly named", "type": "integer"}
+    assert shown["text"] == {"description": "Words", "maxLength": 9, "type": "string"}
+    assert shown["budget"]["minimum"] == 300
+    assert shown["each"] == full["properties"]["each"]
+    assert full["properties"]["minimum"]["maximum"] == 65_535

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.core.events import Event
+from pilothouse.core.ring import Ring
 from pilothouse.core.timeline import Moment, Timeline
 
 
@@ -225,3 +226,40 @@ def test_removing_a_listener_twice_is_harmless() -> None:
     remove()
     timeline.emit(Printed(at=1))
     assert len(heard) == 1, "the second call must not take another's listener"
+
+
+def test_who_waits_is_woken_by_whichever_ring_grows_also_by_those_of_groups() -> None:
+    timeline, woken = Timeline(), list[int]()
+    observed: Ring[Printed] = Ring(5)
+    timeline.emit(Printed(at=1))
+
+    def wake() -> None:
+        woken.append(1)
+
+    stop = timeline.wait(wake)
+    timeline.emit(Printed(at=2))
+    assert len(woken) == 1
+    timeline.emit(Sent(at=3))
+    assert len(woken) == 2, "a source that came meanwhile"
+    timeline.adopt("tab", observed)
+    assert len(woken) == 3, "an adopted ring may hold something already"
+    observed.append(Printed(at=4))
+    assert len(woken) == 4
+    stop()
+    again = timeline.wait(wake)
+    again()
+    timeline.emit(Stepped(at=5))
+    observed.append(Printed(at=6))
+    assert len(woken) == 4
+
+
+def test_a_moment_is_found_by_its_place_for_as_long_as_it_is_kept() -> None:
+    timeline = Timeline({"console": 2})
+    for at in range(3):
+        timeline.emit(Printed(at=at, text=str(at)))
+    found = timeline.find("console", 1)
+    assert found is not None
+    assert found.key == "console:1"
+    assert found.event.facts() == {"text": "1"}
+    for source, seq in (("console", 0), ("console", 3), ("nowhere", 0)):
+        assert timeline.find(source, seq) is None

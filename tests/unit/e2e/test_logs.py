@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from pilothouse.e2e import logs
 from pilothouse.e2e.logs import since, tail, without_escapes
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
+from tests.support.tries import tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,9 @@ def test_the_last_lines_are_read(
     lines=st.integers(1, 40),
     ended=st.booleans(),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_the_tail_is_what_splitting_the_whole_file_would_give(
     tmp_path: Path, pieces: list[str], lines: int, ended: bool
 ) -> None:
@@ -114,16 +116,15 @@ def test_the_end_of_ten_gigabytes_comes_quickly_and_in_little_memory(tmp_path: P
         file.write(b"\n" + last)
     tracemalloc.start()
     try:
-        started = time.perf_counter()
-        found = tail(path, 100, within=(tmp_path,))
-        took = time.perf_counter() - started
+        for once in tries():
+            with once.within(0.5):
+                found = tail(path, 100, within=(tmp_path,))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert found.text.split("\n")[0] == "line 100"
     assert found.size == 10 * GIGABYTE + 1 + len(last)
     assert peak < 2_000_000
-    assert took < 0.5
 
 
 def test_ten_gigabytes_without_a_newline_are_not_searched_through(tmp_path: Path) -> None:

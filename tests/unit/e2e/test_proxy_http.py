@@ -1,24 +1,15 @@
-"""Heads and bodies as the filtering proxy reads them: one meaning per request, nothing else."""
+"""Heads as the filtering proxy reads them: one meaning per request, nothing else."""
 
 from __future__ import annotations
 
-import itertools
 from http import HTTPStatus
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.e2e.proxy_http import (
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    BadMessage,
-    Chunked,
-    Counted,
-    own_answer,
-    parse_request,
-    rewrite_answer,
-)
+from pilothouse.core.http1 import MAX_HEADERS, BadMessage, Counted
+from pilothouse.e2e.proxy_http import own_answer, parse_request, rewrite_answer
 
 # Reading requests
 
@@ -190,51 +181,6 @@ def test_only_a_websocket_may_change_the_protocol() -> None:
         request = parse_request(head(GET, *lines))
         assert not request.upgrades, lines
         assert b"pgrade" not in request.forwarded
-
-
-# Bodies
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=6),
-    cuts=st.lists(st.integers(0, 300), max_size=8),
-    after=st.binary(max_size=30),
-)
-def test_a_chunked_body_passes_whole_however_it_is_cut_and_nothing_after_it(
-    chunks: list[bytes], cuts: list[int], after: bytes
-) -> None:
-    body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n"
-    body += b"X-Sum: 1\r\n\r\n" if chunks else b"\r\n"
-    wire = body + after
-    places = sorted({0, len(wire), *(cut for cut in cuts if cut < len(wire))})
-    reader = Chunked()
-    assert b"".join(reader.take(wire[a:b]) for a, b in itertools.pairwise(places)) == body
-
-
-@pytest.mark.parametrize(
-    "wire",
-    [
-        b"5\nhello\r\n0\r\n\r\n", b"5\r\nhelloX\r\n0\r\n\r\n", b"5\r\nhello\n0\r\n\r\n", b"\r\n",
-        b"-1\r\n", b"+5\r\n", b"0x5\r\n", b" 5\r\n", b"5 \r\n", b"g\r\n", b"5;a=b\r\nhello\r\n",
-        b"5;\n\r\n", b"5\r\r\n", b"fffffffffffffffff\r\n", b"0\r\nbad trailer\r\n\r\n",
-        b"0\r\nA: b\n\r\n", b"0\r\n\n", b"0\r\n" + b"A: b\r\n" * (MAX_HEADERS + 1),
-        b"1" * (MAX_HEAD_BYTES + 1),
-    ],
-)  # fmt: skip
-def test_a_chunked_body_out_of_shape_is_refused(wire: bytes) -> None:
-    with pytest.raises(BadMessage):
-        Chunked().take(wire)
-    bytewise = Chunked()
-    with pytest.raises(BadMessage):
-        _ = [bytewise.take(wire[place : place + 1]) for place in range(len(wire))]
-
-
-def test_a_counted_body_ends_where_it_said() -> None:
-    body = Counted(7)
-    assert [body.take(piece) for piece in (b"abc", b"", b"defgh", b"GET /")] == [
-        b"abc", b"", b"defg", b"",
-    ]  # fmt: skip
 
 
 # Answers

@@ -9,9 +9,9 @@ import struct
 
 import pytest
 
+from pilothouse.core.http1 import MAX_HEAD_BYTES
 from pilothouse.e2e import proxy as proxy_module
 from pilothouse.e2e import proxy_pipes
-from pilothouse.e2e.proxy_http import MAX_HEAD_BYTES
 from tests.unit.e2e.proxy_rig import (
     GUARD_S,
     OK,
@@ -291,11 +291,11 @@ async def test_there_is_a_limit_to_connections(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_head_has_bounds_in_size_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "HEAD_S", 0.2)
     async with rig() as it:
         huge = head("GET http://a.example/ HTTP/1.1", "X: " + "y" * MAX_HEAD_BYTES)
         assert (await it.ask(huge)).startswith(b"HTTP/1.1 431 ")
         assert (await it.ask(huge + b"\r\n\r\n")).startswith(b"HTTP/1.1 431 ")
+        monkeypatch.setattr(proxy_module, "HEAD_S", 0.2)
         assert (await it.ask(b"GET http://a")).startswith(b"HTTP/1.1 408 ")
         assert await it.ask(b"") == b""
 

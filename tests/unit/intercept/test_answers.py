@@ -296,3 +296,39 @@ def test_a_message_without_a_head_can_be_held() -> None:
     shown = held_view(held("w1", b"", b"hello"), PLAIN)
     assert (shown["head"], shown["body"]) == ("", "hello")
     assert re.fullmatch(r"[\w-]+T[\w:.]+Z", shown["since"])
+
+
+# What came after a body, and what was before a change
+
+
+def test_trailers_are_shown_masked_for_the_side_that_has_them() -> None:
+    head = b"HTTP/2.0 200 \r\ncontent-type: application/grpc\r\n\r\n"
+    trailers = b"grpc-status: 5\r\ngrpc-message: no such lamp\r\nset-cookie: sid=abc123\r\n"
+    detail = Detail(row=row(2), response=side(2, head, b"\0", trailers=trailers))
+    assert detail_view(detail, PLAIN, None)["trailers"] == {
+        "response": [
+            {"name": "grpc-status", "value": "5"},
+            {"name": "grpc-message", "value": "no such lamp"},
+            {"name": "set-cookie", "value": f"sid={MASK}"},
+        ]
+    }
+    assert detail_view(exchange(1), PLAIN, BOTH)["trailers"] is None
+
+
+def test_a_changed_side_shows_what_it_was() -> None:
+    before = b"POST /pay?token=abc123 HTTP/1.1\r\nContent-Type: text/plain\r\n\r\n"
+    after = side(
+        1,
+        b"POST /free HTTP/1.1\r\n\r\n",
+        modified=True,
+        original_head=before,
+        original_body=b"x" * 100,
+    )
+    detail = Detail(row=row(1), request=after)
+    shown = f"POST /pay?token={MASK} HTTP/1.1\nContent-Type: text/plain"
+    assert detail_view(detail, PLAIN, None)["original"] == {"request": {"head": shown}}
+    some = {"request": Range(0, 64), "response": Range(0, 64)}
+    assert detail_view(detail, PLAIN, some)["original"] == {
+        "request": {"head": shown, "body": "x" * 64, "truncated": True}
+    }
+    assert detail_view(exchange(1), PLAIN, BOTH)["original"] is None

@@ -18,6 +18,7 @@ from pilothouse.intercept.ports import Detail, Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 GUARD_S = 20
 OPEN = Redactor(reveal=True)
@@ -124,6 +125,17 @@ def test_the_command_sends_what_was_recorded(head: bytes, body: bytes, listener:
     assert [line.replace(b": ", b":") for line in came[1]] == [
         line.replace(b": ", b":") for line in expected[1]
     ]
+
+
+@needs_curl
+def test_a_body_that_is_too_long_for_an_argument_is_sent_all_the_same(
+    listener: Listener, tmp_path: Path
+) -> None:
+    body = b"it's long\n" * 20_000
+    head = b"POST /long HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    script = tmp_path / "repeat.sh"
+    script.write_text(curl(detail(head, body, port=listener.port), OPEN))
+    assert split_message(repeated(f"sh {script}", listener))[1] == body
 
 
 @pytest.mark.parametrize(

@@ -223,3 +223,18 @@ def test_the_plan_is_explained_without_sql() -> None:
     assert "warning" not in quick
     assert explained(" ")["meaning"] == "every exchange"
     assert "not even !=" in explained("status != 200")["note"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["url =~ /api and status == 200", "method == GET | method == POST", "url == /a OR length>5"],
+)
+def test_conditions_that_are_swallowed_by_a_value_carry_a_warning(text: str) -> None:
+    (warning,) = parse(text).warnings
+    assert "joined by && and ||" in warning
+    assert parse("full_text =~ salt and pepper || url =~ a|b").warnings == ()
+
+
+def test_a_method_in_small_letters_carries_a_warning() -> None:
+    assert "case" in parse("method == get").warnings[0]
+    assert parse("method == GET || method =~ get").warnings == ()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept.audit_file import KEPT as FILED
+from pilothouse.intercept.audit_file import AuditFile
 from pilothouse.intercept.logbook import KEPT, LONGEST, Logbook, moment
 from pilothouse.intercept.ports import LogAsk
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -109,3 +114,34 @@ def test_a_level_that_is_none_is_taken_as_information(book: Logbook) -> None:
 
 def test_a_moment_without_a_zone_is_utc() -> None:
     assert moment("1970-01-01T00:00:01") == 1000.0
+
+
+def test_changes_are_there_again_after_a_restart_and_the_rest_of_the_log_is_not(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    before = Logbook(lambda: 1_736_899_200_000.0, AuditFile(file))
+    before.audit("REST", "packet 1 sent again")
+    before.write("info", "nothing was changed")
+    with file.open("a") as writer:
+        writer.write('{"at": 17368')  # a crash
+    (entry,) = Logbook(lambda: 0.0, AuditFile(file)).read(LogAsk()).logs
+    assert (entry["timestamp"], entry["class"]) == ("2025-01-15T00:00:00.000Z", "audit")
+    assert entry["message"] == "packet 1 sent again (by REST)"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_file_of_changes_does_not_grow_for_ever(tmp_path: Path) -> None:
+    file = AuditFile(tmp_path / "audit.jsonl")
+    for number in range(5 * FILED):
+        file.add(float(number), str(number))
+    found = AuditFile(tmp_path / "audit.jsonl").read()
+    assert [at for at, _ in found] == [float(n) for n in range(4 * FILED, 5 * FILED)]
+    assert len((tmp_path / "audit.jsonl").read_text().splitlines()) <= 2 * FILED
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.jsonl"]
+
+
+def test_a_full_disk_costs_no_change(tmp_path: Path) -> None:
+    book = Logbook(lambda: 0.0, AuditFile(tmp_path / "missing" / "audit.jsonl"))
+    book.audit("REST", "packet 1 sent again")
+    assert messages(book) == ["packet 1 sent again (by REST)"]

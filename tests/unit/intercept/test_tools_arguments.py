@@ -54,7 +54,7 @@ RULE = {
         (get_logs, {"level": "fatal"}, "one of debug, info, warn, error"),
         (
             get_config,
-            {"categories": ["filters"]},
+            {"categories": "filters"},
             "a list, each one of listenPorts, servers, modifications, sslPassThroughs",
         ),
     ],
@@ -66,6 +66,42 @@ def test_what_is_refused_says_what_was_expected(
         parse_args(tool, args)
     assert refused.value.number == -32602
     assert refused.value.details["expected"] == expected
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "field", "expected"),
+    [
+        (
+            get_config,
+            {"categories": ["servers", "filters"]},
+            "categories.1",
+            "one of listenPorts, servers, modifications, sslPassThroughs",
+        ),
+        (bulk_send, {"packet_ids": [1, "one"]}, "packet_ids.1", "integer"),
+        (
+            mock_rules,
+            {"rules": [{"url": "/a", "status": 99}]},
+            "rules.0.status",
+            "integer, 200 to 599",
+        ),
+        (mock_rules, {"rules": [{}]}, "rules.0.url", "string"),
+    ],
+)
+def test_what_is_refused_within_a_list_says_what_was_expected_there(
+    tool: Tool, args: dict[str, Any], field: str, expected: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_args(tool, args)
+    details = refused.value.details
+    assert (details["field"], details["expected"]) == (field, expected)
+    assert f"again with {field} as {expected}" in refused.value.hint
+
+
+def test_a_name_that_is_misspelt_within_a_list_is_named_with_the_one_that_was_meant() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_args(mock_rules, {"rules": [{"url": "/a", "statsu": 200}]})
+    assert refused.value.message == "mock_rules has no argument 'rules.0.statsu'"
+    assert refused.value.hint == "did you mean 'status'?"
 
 
 @pytest.mark.parametrize(

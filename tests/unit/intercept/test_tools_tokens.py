@@ -47,7 +47,7 @@ class Shut:
     def __init__(self) -> None:
         self.asked: list[tuple[object, bool]] = []
 
-    def admit(self, token: str | None, *, writes: bool = False) -> NoReturn:
+    async def admit(self, token: str | None, *, writes: bool = False) -> NoReturn:
         self.asked.append((token, writes))
         raise TokenRefused("the access token is missing or wrong")
 

@@ -296,3 +296,22 @@ async def test_a_child_of_nobody_is_let_run_and_let_go(fake: Fake) -> None:
         assert ("Runtime.runIfWaitingForDebugger", "W1") in told
         assert ("Target.detachFromTarget", {"sessionId": "W1"}) in told
         assert list(browser._sessions) == ["P"]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_browser_of_our_own_stays_connected_for_the_pages_to_come(
+    fake: Fake, is_own: bool
+) -> None:
+    observed, popup = observation(), observation()
+    async with open_browser(fake) as browser:
+        browser.take_page = (lambda _: popup) if is_own else None
+        await browser.attach(observed)
+        browser.detach(observed)
+        await browser.targets()
+        turned = [c["params"]["autoAttach"] for c in fake.received if _is_for_all(c)]
+        assert turned == ([True] if is_own else [True, False])
+        assert browser.is_used == is_own
+
+
+def _is_for_all(command: dict[str, Any]) -> bool:
+    return command["method"] == "Target.setAutoAttach" and "sessionId" not in command

@@ -137,7 +137,7 @@ def test_post_data_that_was_cut_or_withheld_says_so() -> None:
     tape.request("2", "https://a.example/2", hasPostData=True, method="POST")
     cut, withheld = (entry["request"] for entry in tape.entries())
     assert cut["postData"]["text"] == "x" * 10
-    assert cut["postData"]["comment"] == "cut; 25 characters in full"
+    assert cut["postData"]["comment"] == "cut; 25 bytes in full"
     assert cut["bodySize"] == 25
     assert withheld["postData"]["text"] == ""
     assert "too large" in withheld["postData"]["comment"]

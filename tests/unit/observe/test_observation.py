@@ -12,11 +12,12 @@ import psutil
 import pytest
 
 from pilothouse.core.redact import Redactor
+from pilothouse.observe.answer import fitting
 from pilothouse.observe.model import Body, Filters
 from pilothouse.observe.observation import Observation
 from pilothouse.observe.protocol import MAX_REQUESTS
-from pilothouse.observe.reading import Query, read
-from pilothouse.observe.tools import _fitting
+from pilothouse.observe.query import Query
+from pilothouse.observe.reading import read
 
 FUZZED = 20_000
 CAPACITY = 500
@@ -269,7 +270,7 @@ def test_whatever_was_kept_can_be_read_with_every_filter() -> None:
         for query in everything:
             try:
                 page = read(desk.observation, query, 0, 10, Redactor())
-                _fitting(page, "observing", 100)
+                fitting(page, "observing", 100)
             except Exception as error:
                 raised[f"{method}: {error!r:.80}"] += 1
     assert raised == {}

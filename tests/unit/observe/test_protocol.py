@@ -209,12 +209,12 @@ def test_a_websocket_is_told_from_its_creation_to_its_close() -> None:
     head = {"kind": "websocket", "requestId": "5.1", "url": "ws://x/"}
     timed = {**head, "cdpTime": 1.0}
     headers = {"headers": shake["headers"], "requestHeaders": shake["requestHeaders"]}
-    frame = {**timed, "event": "frame", "payloadLength": 4}
+    frame = {**timed, "event": "frame"}
     assert told == [
         {**head, "event": "created"},
         {**timed, "event": "open", "status": 101, **headers},
-        {**frame, "direction": "sent", "opcode": 1, "payloadPreview": "ping"},
-        {**frame, "direction": "recv", "opcode": 2, "payloadPreview": "AAEC"},
+        {**frame, "direction": "sent", "opcode": 1, "payloadPreview": "ping", "payloadLength": 4},
+        {**frame, "direction": "recv", "opcode": 2, "payloadPreview": "AAEC", "payloadLength": 3},
         {**timed, "event": "error", "errorText": "Invalid UTF-8"},
         {**timed, "event": "closed"},
     ]
@@ -297,3 +297,12 @@ def test_requests_are_remembered_up_to_a_bound_and_the_oldest_are_forgotten(meth
     assert len(made.requests) == MAX_REQUESTS
     assert "9" not in made.requests
     assert "10" in made.requests
+
+
+def test_a_text_is_cut_by_its_bytes_and_never_within_a_character() -> None:
+    said = {"type": "log", "args": [{"type": "string", "value": "舵" * 8}]}
+    made = one(normalizer(max_bytes=10).receive("Runtime.consoleAPICalled", said))
+    assert made["text"] == "舵舵舵"
+    assert made["truncated"] == {"text": 24, "args": [24]}
+    whole = one(normalizer(max_bytes=24).receive("Runtime.consoleAPICalled", said))
+    assert "truncated" not in whole

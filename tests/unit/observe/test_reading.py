@@ -14,10 +14,12 @@ from pilothouse.core.fence import visible_json
 from pilothouse.core.paging import estimated_tokens
 from pilothouse.core.redact import Redactor
 from pilothouse.core.secret_shapes import MASK
+from pilothouse.observe.answer import Events, fitting
 from pilothouse.observe.model import Seen
 from pilothouse.observe.observation import Observation
-from pilothouse.observe.reading import MAX_LIMIT, Query, compact, read, settle_places, summary, tail
-from pilothouse.observe.tools import Events, ReadEvents, _fitting, _status
+from pilothouse.observe.query import Query
+from pilothouse.observe.reading import MAX_LIMIT, compact, read, settle_places, summary, tail
+from pilothouse.observe.tools import ReadEvents, _status
 
 TEXTS = ("text", "payloadPreview", "data", "errorText", "postDataPreview")
 HEAD = {"ts": 0, "sessionId": "S"}
@@ -192,13 +194,13 @@ def test_a_limit_over_the_most_is_clamped_and_the_answer_says_so() -> None:
     page = read(recorded, Query(), 0, 5000, Redactor())
     assert len(page.events) == MAX_LIMIT
     assert page.next_offset == MAX_LIMIT
-    assert "5000 was clamped to 1000" in _fitting(page, "observing", None).notes[0]
-    assert _fitting(read(recorded, Query(), 0, 10, Redactor()), "observing", None).notes == []
+    assert "5000 was clamped to 1000" in fitting(page, "observing", None).notes[0]
+    assert fitting(read(recorded, Query(), 0, 10, Redactor()), "observing", None).notes == []
 
 
 def test_dropped_events_are_counted_and_explained() -> None:
     recorded = observation(lines(25), capacity=10)
-    answer = _fitting(read(recorded, Query(), 5, 5, Redactor()), "observing", None)
+    answer = fitting(read(recorded, Query(), 5, 5, Redactor()), "observing", None)
     assert (answer.dropped, answer.matched, answer.next_offset) == (10, 10, 20)
     assert "10 events" in answer.notes[0]
     assert seqs(tail(recorded, 3, Redactor()).events) == [22, 23, 24]
@@ -271,9 +273,9 @@ def cost(answer: Events) -> int:
 
 def test_an_answer_degrades_from_full_to_compact_to_summary_as_its_budget_shrinks() -> None:
     page = read(observation(MIXED), Query(), 0, 200, Redactor())
-    details = [_fitting(page, "observing", most).detail for most in (40_000, 10_000, 2_000)]
+    details = [fitting(page, "observing", most).detail for most in (40_000, 10_000, 2_000)]
     assert details == ["full", "compact", "summary"]
-    assert "left out" in _fitting(page, "observing", 10_000).notes[-1]
+    assert "left out" in fitting(page, "observing", 10_000).notes[-1]
 
 
 @pytest.mark.parametrize("budget", [LIMITS["minimum"], 400, 1_000, 3_000, 9_000, 30_000])
@@ -281,7 +283,7 @@ def test_paging_within_a_budget_loses_no_event_and_always_moves_on(budget: int) 
     recorded, found, at = observation(MIXED), [], 0
     while at < len(MIXED):
         page = read(recorded, Query(), at, 200, Redactor())
-        answer = _fitting(page, "observing", budget)
+        answer = fitting(page, "observing", budget)
         assert cost(answer) <= budget * 1.1
         assert answer.next_offset > at, "a reader that goes on at nextOffset would never end"
         found += seqs(answer.events)
@@ -294,6 +296,6 @@ def test_paging_within_a_budget_loses_no_event_and_always_moves_on(budget: int) 
 def test_an_event_larger_than_the_budget_does_not_stop_the_reader() -> None:
     events = [{"kind": "request", "requestId": "1", "url": "data:," + "x" * 9_000}, *lines(1)]
     page = read(observation(events), Query(), 0, 10, Redactor())
-    answer = _fitting(page, "observing", 500)
+    answer = fitting(page, "observing", 500)
     assert cost(answer) <= 550
     assert answer.next_offset > 0

@@ -16,7 +16,7 @@ import pytest
 
 from pilothouse.observe.model import Seen
 from pilothouse.observe.observation import Observation
-from pilothouse.observe.reading import Query
+from pilothouse.observe.query import Query
 from pilothouse.observe.store import SessionStore, Store, StoreError, open_store
 
 if TYPE_CHECKING:
@@ -111,6 +111,40 @@ def test_an_observation_after_a_restart_reads_on_and_counts_on(path: Path) -> No
         page = observed.read(ALL, 0, 100)
         assert [seq for seq, _ in page.items] == list(range(40))
         assert (page.next_seq, page.missed, page.matched) == (40, 0, 40)
+
+
+def test_the_newest_events_come_from_the_store_where_the_ring_has_fewer(path: Path) -> None:
+    with open_store(f"sqlite:{path}", "me") as first:
+        assert first is not None
+        record(observation(first), range(30))
+    with open_store(f"sqlite:{path}", "me") as second:
+        assert second is not None
+        observed = observation(second, capacity=4)
+        for limit, before in ((10, 30), (3, 30)):
+            assert [seq for seq, _ in observed.newest(limit).items] == list(range(30 - limit, 30))
+            assert observed.newest(limit).next_seq == before
+        record(observed, range(30, 37))
+        assert [seq for seq, _ in observed.newest(10).items] == list(range(27, 37))
+        assert [seq for seq, _ in observed.older(33, 5).items] == list(range(28, 33))
+        assert observed.older(33, 5).missed == 28
+        observed.clear()
+        assert observed.newest(10).items == []
+
+
+def test_a_line_that_was_stored_is_not_taken_again_after_a_restart(path: Path) -> None:
+    def say(observed: Observation, at: float) -> int:
+        line = {"type": "log", "args": [{"type": "string", "value": "x"}], "timestamp": at}
+        return len(observed.take("Runtime.consoleAPICalled", line, "S"))
+
+    with open_store(f"sqlite:{path}", "me") as first:
+        assert first is not None
+        observed = observation(first)
+        assert [say(observed, at) for at in (10.0, 20.0)] == [1, 1]
+    with open_store(f"sqlite:{path}", "me") as second:
+        assert second is not None
+        observed = observation(second)
+        observed.go_on()
+        assert [say(observed, at) for at in (10.0, 20.0, 20.5)] == [0, 0, 1]
 
 
 QUERIES = [
@@ -217,6 +251,36 @@ def test_two_owners_do_not_see_each_other(store: Store) -> None:
     assert not mine.holds("T")
     assert mine.next_seq("T") == 1  # a number is never given twice
     assert yours.next_seq("T") == 1
+
+
+_OTHER = """
+import sys
+from pilothouse.observe.store import open_store
+with open_store(f"sqlite:{sys.argv[1]}", "me") as keep:
+    print(keep._owner, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_processes_of_one_owner_do_not_write_over_each_other(path: Path) -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "me\n"
+        with open_store(f"sqlite:{path}", "me") as beside:
+            assert beside is not None
+            assert beside._owner == "me.2"
+        # One that was killed has left its name behind, and holds it no longer.
+        other.kill()
+        other.wait()
+        with open_store(f"sqlite:{path}", "me") as after:
+            assert after is not None
+            assert after._owner == "me"
 
 
 def test_forgetting_also_deletes_what_was_still_on_its_way(store: Store) -> None:

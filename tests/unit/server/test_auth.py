@@ -26,7 +26,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from pilothouse.server import auth
-from pilothouse.server.auth import JwtVerifier, OAuthConfig, metadata_routes, protect
+from pilothouse.server.auth import Gate, JwtVerifier, OAuthConfig
 from pilothouse.server.principal import principal_of
 from tests.support.issuer import (
     AUDIENCE,
@@ -96,9 +96,10 @@ def site() -> Iterator[Site]:
         issuer.stranger_url = stranger.jwks_url
         issuer.extra_jwks = ODD_JWKS
         config = OAuthConfig(issuer.url, audience=url, jwks_url=issuer.jwks_url)
-        endpoint = protect(whoami, JwtVerifier(config, clock=lambda: NOW), url, config)
+        gate = Gate(config, url.removesuffix("/mcp"), JwtVerifier(config, clock=lambda: NOW))
+        endpoint = gate.protect(whoami, "/mcp")
         routes = [Route("/mcp", endpoint), WebSocketRoute("/ws", endpoint)]
-        app = Starlette(routes=[*routes, *metadata_routes(url, config)])
+        app = Starlette(routes=[*routes, *gate.metadata_routes(["/mcp"])])
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="warning", lifespan="off", ws="websockets-sansio")
         )
@@ -246,10 +247,10 @@ async def test_the_access_token_carries_what_the_claims_say(
     assert access.claims["tenant"] == "t1"
 
 
-async def test_the_leeway_survives_the_sdk_middleware_on_the_real_clock() -> None:
+async def test_the_leeway_survives_the_gate_on_the_real_clock() -> None:
     with Issuer() as issuer:
         config = config_for(issuer)
-        app = protect(whoami, JwtVerifier(config), AUDIENCE, config)
+        app = Gate(config, "http://here").protect(whoami, "/mcp")
         headers = {"authorization": f"Bearer {issuer.mint(exp=int(time.time()) - 30)}"}
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
@@ -402,15 +403,16 @@ async def test_a_refused_connection_leaves_the_old_keys_in_use(
 
 
 async def test_a_slow_issuer_holds_up_nobody_whose_key_is_known(
-    issuer: Issuer, verifier: JwtVerifier, clock: FakeClock
+    issuer: Issuer, verifier: JwtVerifier, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(auth, "FETCH_TIMEOUT_SECONDS", 100.0)
     assert await verifier.verify_token(issuer.mint())
     clock.now += 600
     issuer.gate.clear()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(verifier.verify_token, issuer.mint())
         await run_sync(issuer.wait_for_fetches, 2)
-        with anyio.fail_after(3):
+        with anyio.fail_after(20):
             assert await verifier.verify_token(issuer.mint())
         assert not issuer.gate.is_set()
         issuer.gate.set()
@@ -419,10 +421,11 @@ async def test_a_slow_issuer_holds_up_nobody_whose_key_is_known(
 async def test_an_issuer_that_never_answers_is_given_up_on(
     issuer: Issuer, verifier: JwtVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "FETCH_TIMEOUT_SECONDS", 1.0)  # enough to be asked, even when busy
+    monkeypatch.setattr(auth, "FETCH_TIMEOUT_SECONDS", 1.0)
     issuer.gate.clear()
     with anyio.fail_after(20):
         assert await verifier.verify_token(issuer.mint()) is None
+    await run_sync(issuer.wait_for_fetches, 1)  # it may see the question after it was taken back
     assert issuer.fetches == 1
 
 
@@ -464,35 +467,3 @@ async def test_a_clock_set_back_does_not_keep_withdrawn_keys(
     old = issuer.mint()
     issuer.rotate("rsa-3")
     assert await verifier.verify_token(old) is None
-
-
-@pytest.mark.parametrize(
-    ("settings_given", "named"),
-    [
-        ({"jwks_url": "http://issuer.example/jwks"}, "jwks_url"),
-        ({"jwks_url": "http://127.0.0.1@issuer.example/jwks"}, "jwks_url"),
-        ({"jwks_url": "http://localhost.issuer.example/jwks"}, "jwks_url"),
-        ({"jwks_url": "file:///etc/passwd"}, "jwks_url"),
-        ({"jwks_url": "file://localhost/etc/passwd"}, "jwks_url"),
-        ({"jwks_url": ""}, "jwks_url"),
-        ({"issuer": "http://issuer.example"}, "issuer"),
-        ({"audience": ""}, "audience"),
-        ({"scope": ""}, "scope"),
-        ({"scope": "a b"}, "scope"),
-        ({"scope": 'a"'}, "scope"),
-    ],
-)
-def test_a_config_that_cannot_be_safe_is_refused_by_name(
-    settings_given: dict[str, str], named: str
-) -> None:
-    url = "https://issuer.example"
-    safe = {"issuer": url, "audience": AUDIENCE, "jwks_url": f"{url}/jwks"}
-    assert OAuthConfig(**safe).scope == "mcp:execute"
-    with pytest.raises(ValueError, match=f"OAuth {named}"):
-        OAuthConfig(**(safe | settings_given))
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "127.9.9.9"])
-def test_plain_http_is_taken_on_loopback(host: str) -> None:
-    url = f"http://{host}:9000/jwks"
-    assert OAuthConfig(url, AUDIENCE, url).jwks_url == url

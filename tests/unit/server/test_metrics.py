@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -81,3 +84,20 @@ def test_labels_survive_any_character(value: str) -> None:
     metrics = Metrics()
     metrics.count("pages", title=value)
     assert scraped(metrics)["pilothouse_pages_total", (("title", value),)] == 1
+
+
+def test_counts_of_another_process_are_added_once_however_often_they_are_told() -> None:
+    ours, theirs = Metrics(), Metrics()
+    ours.count("events_seen", 5)
+    theirs.count("events_seen", 2)
+    theirs.count("workers_ended", why="idle")
+    theirs.called("cdp_observe", 3.0, "")
+    taken: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    for _ in range(2):
+        ours.take(json.loads(json.dumps(theirs.tally())), taken)
+    assert ours.counters["events_seen", ()] == 7
+    assert ours.counters["workers_ended", (("why", "idle"),)] == 1
+    assert ours.calls["cdp_observe", ""] == 1
+    theirs.count("events_seen", 3)
+    ours.take(theirs.tally(), taken)
+    assert ours.counters["events_seen", ()] == 10

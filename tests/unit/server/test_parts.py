@@ -76,9 +76,14 @@ def test_a_missing_or_unreadable_manifest_costs_time_only(
     if content is not None:
         file.write_text(content)
     monkeypatch.setattr(parts, "MANIFEST", file)
-    parts._manifest.cache_clear()
+    _forget()
     try:
         part = LaterPart("fixtures", lambda: fixture.PART)
         assert len(part.listings) == len(fixture.PART.tools)
     finally:
-        parts._manifest.cache_clear()
+        _forget()
+
+
+def _forget() -> None:
+    parts.manifest.cache_clear()
+    parts._listed.cache_clear()

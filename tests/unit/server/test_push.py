@@ -12,13 +12,14 @@ import pytest
 
 from pilothouse.server import push
 from pilothouse.server.push import Pusher
+from tests.support.tries import tries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.anyio
 
-GUARD_S = 5
+GUARD_S = 30
 URI = "test://counter"
 
 
@@ -81,7 +82,7 @@ async def test_a_steady_flood_is_sent_at_the_interval_and_no_faster() -> None:
     client = Client()
     async with pusher() as pushing:
         pushing.subscribe(client, "a", URI, client.send)
-        with anyio.fail_after(push.INTERVAL_S * 100):
+        with anyio.fail_after(GUARD_S):
             while len(client.heard) < 4:
                 pushing.changed("a", URI)
                 await anyio.lowlevel.checkpoint()
@@ -111,12 +112,10 @@ async def test_a_subscriber_that_never_takes_is_dropped_and_slows_nobody() -> No
         pushing.subscribe(well, "a", URI, well.send)
         pushing.changed("a", URI)
         await until(lambda: bool(stuck.heard and well.heard))
-        started = time.perf_counter()
-        for _ in range(10_000):
-            pushing.changed("a", URI)
-        assert time.perf_counter() - started < 1, (
-            "changed() waits for nobody: a guard, not a figure"
-        )
+        for once in tries():
+            with once.within(1.0, "what waits for nobody"):
+                for _ in range(10_000):
+                    pushing.changed("a", URI)
         await until(lambda: len(pushing) == 1)
         await until(lambda: len(well.heard) >= 2)
         assert len(stuck.heard) == 1

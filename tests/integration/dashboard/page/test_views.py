@@ -1,0 +1,221 @@
+"""Every view, looked at in light and dark and used with the keyboard alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.dashboard import AXE, VIEWS, board, product, shopping
+from tests.support.intercepting import token_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+    from tests.support.dashboard import Board
+
+pytestmark = pytest.mark.browser
+
+GROUNDS = {"light": "rgb(244, 246, 248)", "dark": "rgb(15, 21, 27)"}
+GRAVE = ("serious", "critical")
+CART = {"Timeline": "200 /api/cart", "Network": "/api/cart", "Packets": "/api/cart"}
+"""What tells of the lamp in the cart."""
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[tuple[str, str]]:
+    """The address of a Pilothouse with a shopping agent, and its interception token."""
+    with product() as (server, home):
+        token = token_of(home)
+        agent = shopping(server.url, intercept=True)
+        yield server.url, token
+        agent.end()
+
+
+def settled(seen: Board, view: str) -> None:
+    """Wait for what a view shows at last."""
+    if view == "Page":
+        expect(seen.page.get_by_role("img", name="as it is now")).to_be_visible()
+    elif view == "Failures":
+        frame = seen.page.frame_locator("iframe")
+        expect(frame.get_by_role("heading").first).to_be_visible()
+    else:
+        expect(seen.rows.first).to_be_visible()
+
+
+def pictured(seen: Board, name: str, tmp_path: Path) -> None:
+    folder = Path(os.environ.get("PILOTHOUSE_PICTURES", tmp_path))
+    seen.page.screenshot(path=folder / f"dashboard-{name}.png")
+
+
+def findings(seen: Board) -> list[str]:
+    """What axe-core finds that keeps people out."""
+    seen.page.evaluate(AXE.read_text(encoding="utf-8"))
+    report: dict[str, Any] = seen.page.evaluate("axe.run(document, {iframes: false})")
+    return [
+        f"{found['id']} ({found['impact']}): {node['html'][:120]} {node.get('failureSummary', '')}"
+        for found in report["violations"]
+        if found["impact"] in GRAVE
+        for node in found["nodes"]
+    ]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is missing: scripts/setup --tests")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_open_to_everybody_and_stays_at_home(
+    shop: tuple[str, str], browser: Browser, scheme: str, tmp_path: Path
+) -> None:
+    url, token = shop
+    with board(browser, url, scheme=scheme) as seen:
+        seen.page.evaluate("token => sessionStorage.setItem('pilothouse.intercept', token)", token)
+        ground = seen.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert ground == GROUNDS[scheme]
+        for view in VIEWS:
+            seen.show(view)
+            settled(seen, view)
+            if view in CART:
+                seen.rows.filter(has_text=CART[view]).first.click()
+                expect(seen.page.get_by_role("complementary")).to_contain_text("lamp")
+            assert findings(seen) == []
+            assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            pictured(seen, f"{view.lower()}-{scheme}", tmp_path)
+        seen.press("?")
+        assert findings(seen) == []
+        assert seen.troubles == []
+        assert seen.violations() == []
+        assert seen.foreign() == []
+
+
+def test_every_view_is_reached_and_used_with_the_keyboard_alone(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    url, token = shop
+    with board(browser, url) as seen:
+        page, panel = seen.page, seen.page.get_by_role("complementary")
+        settled(seen, "Timeline")
+        seen.press("g", "j", "j", "k", "Enter")
+        expect(seen.rows.and_(page.locator("[aria-selected=true]"))).to_have_count(1)
+        expect(panel).to_contain_text("Facts")
+        seen.press("Escape")
+        expect(panel).to_have_count(0)
+        expect(page.get_by_role("listbox")).to_be_focused()
+        seen.press("/")
+        page.keyboard.type("anger")
+        expect(seen.rows).to_have_count(1)
+        seen.press("Escape", "j", "Enter")
+        expect(panel).to_contain_text("said in anger")
+        seen.press("/", "Delete", "Escape", "e")
+        expect(page.get_by_role("button", name="Only trouble")).to_have_attribute(
+            "aria-pressed", "true"
+        )
+        seen.press("e", "p")
+        expect(page.get_by_role("button", name="Go on")).to_be_visible()
+        seen.press("p", "2")
+        expect(seen.tab("Network")).to_have_attribute("aria-selected", "true")
+        settled(seen, "Network")
+        seen.press("g", "Enter")
+        expect(panel).to_contain_text("Response body")
+        seen.press("3")
+        page.get_by_label("Token").press_sequentially(token)
+        seen.press("Enter")
+        settled(seen, "Packets")
+        seen.press("Escape", "j", "Enter")
+        expect(panel).to_contain_text("Request headers")
+        seen.press("4")
+        settled(seen, "Page")
+        seen.press("5")
+        settled(seen, "Failures")
+        seen.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        seen.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_tab_leads_through_the_page_and_the_focus_is_always_seen(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    with board(browser, shop[0]) as seen:
+        settled(seen, "Timeline")
+        reached: list[str] = []
+        for _ in range(30):
+            seen.press("Tab")
+            name, outline = seen.page.evaluate(
+                "() => { const here = document.activeElement, style = getComputedStyle(here);"
+                " return [here.getAttribute('role') ?? here.tagName, style.outlineStyle] }"
+            )
+            if name == "BODY":
+                break
+            assert outline != "none", f"the focus is not to be seen on {name}"
+            reached.append(name)
+        assert {"BUTTON", "tab", "INPUT", "listbox"} <= set(reached)
+
+
+def test_light_and_dark_can_be_chosen_and_are_remembered(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    with board(browser, shop[0], scheme="light") as seen:
+        seen.press("t", "t")
+        expect(seen.page.get_by_role("button", name="Theme: dark")).to_be_visible()
+        assert seen.page.evaluate(ground) == GROUNDS["dark"]
+        seen.page.reload()
+        expect(seen.page.get_by_role("button", name="Theme: dark")).to_be_visible()
+        assert seen.page.evaluate(ground) == GROUNDS["dark"]
+
+
+def test_related_rows_are_marked_and_lead_to_each_other(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    with board(browser, shop[0]) as seen:
+        row = seen.rows.filter(has_text="POST /api/cart").first
+        row.click()
+        panel = seen.page.get_by_role("complementary")
+        expect(panel.get_by_role("heading", name="Related")).to_be_visible()
+        expect(seen.page.locator(".row.related").first).to_be_visible()
+        panel.locator(".related-rows button").first.click()
+        expect(row).to_have_attribute("aria-selected", "false")
+
+
+def test_what_only_time_speaks_for_is_called_a_guess(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    with board(browser, shop[0]) as seen:
+        seen.rows.filter(has_text="POST /api/cart").first.click()
+        related = seen.page.get_by_role("complementary").locator(".related-rows button")
+        step = related.filter(has_text="click #add")
+        expect(step).to_contain_text("a guess: ")
+        step.click()
+        chosen = seen.page.locator("[role=option][aria-selected=true]")
+        expect(chosen).to_contain_text("click #add")
+
+
+def test_sessions_are_told_apart_and_a_step_stands_before_what_it_caused(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    with board(browser, shop[0]) as seen:
+        name = seen.sessions.first.locator(".id")
+        expect(name).not_to_be_empty()
+        whole = name.get_attribute("title") or ""
+        assert not whole.startswith(name.inner_text()), "all of them begin alike"
+        assert name.inner_text() in whole
+        expect(seen.rows.filter(has_text="click #add").first).to_be_visible()
+        words = seen.rows.all_inner_texts()
+        clicked = next(n for n, text in enumerate(words) if "click #add" in text)
+        sent = next(n for n, text in enumerate(words) if "POST /api/cart" in text)
+        assert clicked < sent
+
+
+def test_the_page_is_drawn_though_its_stream_says_nothing_yet(
+    shop: tuple[str, str], browser: Browser
+) -> None:
+    page = browser.new_page()
+    page.route("**/api/stream*", lambda _: None)
+    page.goto(shop[0])
+    expect(page.get_by_role("heading", name="Pilothouse", exact=True)).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Connecting")).to_be_visible()
+    page.close()

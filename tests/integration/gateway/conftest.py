@@ -1,0 +1,57 @@
+"""Workers of the hub, with real processes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.support.living import living
+from tests.support.services_rig import sharing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.support.services_rig import Rig
+
+collect_ignore = [] if sys.platform == "linux" else ["test_forked.py"]
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """In the environment of all that a test starts; nothing that bears it may outlive the test."""
+    mine = uuid.uuid4().hex
+    yield mine
+    left = living(mine)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    assert left == []
+
+
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    """A folder with a short name, as sockets need it."""
+    folder = Path(tempfile.mkdtemp(prefix="ph-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+async def services_hub() -> AsyncIterator[Rig]:
+    async with sharing() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def services(services_hub: Rig) -> AsyncIterator[Rig]:
+    """The hub of all tests of a file, with workers of this test's own."""
+    yield services_hub
+    await services_hub.clear()

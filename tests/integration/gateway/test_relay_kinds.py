@@ -1,0 +1,115 @@
+"""A relay of a hub whose workers are other people's servers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import psutil
+import pytest
+from mcp_types import TextContent
+
+from pilothouse.gateway.notices import RESET
+from tests.support.living import until
+from tests.support.relaying import relay_home, soon
+from tests.support.servers import ERAS, FIXTURE_APP, PRODUCT, stdio
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIXTURE = "stdio:" + shlex.join([sys.executable, "-m", FIXTURE_APP, "--profile", "full"])
+OVER_HTTP = f"http:{shlex.join([sys.executable, '-m', FIXTURE_APP, 'serve'])} --port {{port}}"
+OF_2025 = "stdio:" + shlex.join([sys.executable, "tests/support/odd_server.py", "stdio", "2025"])
+COUNTER = "test://counter"
+ECHO = {"said": ["hi"], "mood": "calm"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_speaks_with_it_as_if_it_had_started_it_itself(
+    sockets: Path, mark: str, mode: str
+) -> None:
+    heard: list[Any] = []
+    done: list[float] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message)
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        done.append(progress)
+
+    with relay_home(sockets, mark) as home:
+        env = {**home.env, "PILOTHOUSE_WORKER": FIXTURE}
+        async with stdio(
+            mode=mode, module=PRODUCT, env=env, joins_hub=True, message_handler=hear
+        ) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"echo_code", "forever"} <= tools
+            said = await client.call_tool("echo_code", {"text": "hi"})
+            assert said.structured_content == ECHO
+            await client.call_tool("longWork", {"count": 3}, progress_callback=on_progress)
+            assert done == [1, 2, 3]
+            with anyio.move_on_after(0.3):
+                await client.call_tool("forever", {})
+            if mode == "legacy":
+                await client.session.subscribe_resource(COUNTER)
+                await client.call_tool("add", {"count": 5})
+                await until(lambda: any("updated" in str(one) for one in heard))
+            assert (await client.read_resource(COUNTER)).contents
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ERAS)
+async def test_arguments_that_headers_have_to_repeat_reach_a_server_over_http(
+    sockets: Path, mark: str, mode: str
+) -> None:
+    with relay_home(sockets, mark) as home:
+        env = {**home.env, "PILOTHOUSE_WORKER": OVER_HTTP}
+        async with stdio(mode=mode, module=PRODUCT, env=env, joins_hub=True) as client:
+            said = await client.call_tool("echo_code", {"text": "hi", "sessionId": "ü"})
+            assert said.structured_content == ECHO
+
+
+def test_one_that_ends_is_replaced_and_the_client_told(sockets: Path, mark: str) -> None:
+    with relay_home(sockets, mark) as home, home.agent(PILOTHOUSE_WORKER=FIXTURE) as agent:
+        assert agent.call("echo_code", text="hi") == ECHO
+        (pid,) = home.workers()
+        psutil.Process(pid).kill()
+        soon(lambda: pid not in home.workers())
+        answer = agent.ask("echo_code", text="hi")
+        assert answer["structuredContent"] == ECHO
+        assert answer["content"][-1]["text"] == RESET
+
+
+@pytest.mark.anyio
+async def test_a_client_that_tries_2026_first_keeps_its_session_with_a_server_of_2025(
+    sockets: Path, mark: str
+) -> None:
+    with relay_home(sockets, mark) as home:
+        env = {**home.env, "PILOTHOUSE_WORKER": OF_2025}
+        async with stdio(mode="auto", module=PRODUCT, env=env, joins_hub=True) as client:
+            seen: list[int] = []
+            for _ in range(2):
+                said = (await client.call_tool("who", {})).content
+                assert isinstance(said[0], TextContent)
+                seen.append(int(said[0].text))
+                psutil.Process(seen[-1]).kill()
+                await until(lambda: seen[-1] not in home.workers())
+            assert seen[0] != seen[1]
+            assert RESET in str(said)
+
+
+def test_a_request_that_the_server_refuses_unread_is_answered_by_its_own_id(
+    sockets: Path, mark: str
+) -> None:
+    with relay_home(sockets, mark) as home, home.raw(PILOTHOUSE_WORKER=FIXTURE) as relay:
+        answer = relay.request("tools/call", {"name": "echo_code"}, id=5)  # without a handshake
+        assert answer["error"]["message"] == "Session not found"
+
+
+def test_one_that_cannot_start_is_the_answer_to_the_call(sockets: Path, mark: str) -> None:
+    with relay_home(sockets, mark) as home, home.raw(PILOTHOUSE_WORKER="stdio:/nowhere") as relay:
+        answer = relay.request("initialize", {}, id=1)
+        assert "did not start" in answer["error"]["message"]

@@ -1,0 +1,52 @@
+"""The builtin kind of worker, started as a hub starts it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.children import start_child
+from pilothouse.gateway.front import Template
+from pilothouse.gateway.model import Key, SessionRecord
+from pilothouse.gateway.workers.builtin import Builtin, ForkedWorker
+from tests.support.servers import ROOT, environment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SIMPLE = "tests.support.warm_parent"
+PRODUCT = "pilothouse.worker"
+START_S = 30.0
+
+
+@asynccontextmanager
+async def forking(
+    sockets: Path, mark: str, module: str = SIMPLE, tmp: str = "/tmp", **settings: Any
+) -> AsyncIterator[Builtin]:
+    """A kind whose parent is the given module; with these settings for all workers."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    kind = Builtin(
+        argv=[sys.executable, "-m", module],
+        folder=sockets,
+        cwd=ROOT,
+        env=environment({"MARK": mark, "TMPDIR": tmp}),
+        stderr=nowhere,
+        spawn=start_child,
+        settings=settings,
+        template=lambda: Template({}, {}),
+    )
+    try:
+        yield kind
+    finally:
+        await kind.close()
+        os.close(nowhere)
+
+
+async def forked(kind: Builtin, cwd: str = "", **settings: Any) -> ForkedWorker:
+    """A worker of a relay with these settings."""
+    key = Key("relay", os.urandom(8).hex())
+    record = SessionRecord("r", key, "2025", 0.0, 0.0, settings=settings, cwd=cwd)
+    return await kind.start(key, record, START_S)

@@ -1,0 +1,36 @@
+"""A hub with real workers behind its door, in the test's own process, so that its limits can be
+set by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pilothouse import processes
+from pilothouse.gateway.pool import Pool
+from pilothouse.gateway.room import Limits
+from tests.support.door_rig import door
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pilothouse.gateway.front import Template
+    from pilothouse.gateway.workers import Kind
+    from tests.support.door_rig import Rig
+
+
+@asynccontextmanager
+async def hub(
+    kind: Kind, limits: Limits | None = None, template: Template | None = None
+) -> AsyncIterator[Rig[Pool]]:
+    """Until the block ends, and then until its workers have ended too."""
+    pool = Pool(kind, limits or Limits(), time.monotonic, processes.memory)
+    running = asyncio.create_task(pool.run())
+    try:
+        async with door(pool, template or await kind.template()) as rig:
+            yield rig
+    finally:
+        running.cancel()
+        await pool.close()

@@ -1,0 +1,34 @@
+"""Processes that are still there, found by a mark in their environment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GUARD_S = 20.0
+
+
+def living(mark: str) -> list[psutil.Process]:
+    """All that inherited MARK=mark and are no zombies."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            marked = process.environ().get("MARK") == mark
+            if marked and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+async def until(done: Callable[[], bool], within: float = GUARD_S) -> None:
+    """Fails when it does not come to that."""
+    deadline = time.monotonic() + within
+    while not done():
+        assert time.monotonic() < deadline, "it never came to that"
+        await asyncio.sleep(0.01)
