@@ -23,15 +23,16 @@ run: setup ## Serve Pilothouse on http://127.0.0.1:4000
 test: export PILOTHOUSE_CHAOS ?= 5
 test: setup-tests ## Run every test, with a real Chromium
 	@$(pytest) $(ARGS)
-	@$(extension_tests)
+	$(javascript_tests)
 
 soak: export PILOTHOUSE_CHAOS ?= 50
 soak: setup-tests ## Run every test with all its rounds (long)
 	@$(pytest) --timeout 1800 $(ARGS)
-	@$(extension_tests)
+	$(javascript_tests)
 
-define extension_tests
-if [ -d extension/tests ]; then node --test extension/tests/*.test.*js; fi
+define javascript_tests
+@node --test extension/tests/*.test.*js
+@node --import ./web/tests/typescript.mjs --test web/tests/*.test.ts
 endef
 
 check: setup ## Lint, formatting, types, and that generated files are fresh
@@ -49,9 +50,9 @@ bench: setup-tests ## Measure against the peers, side by side, in one run
 conformance: setup ## Run the official MCP conformance suite
 	@scripts/conformance
 
-demo: setup ## A short tour of a running server
-	@$(python) scripts/demo.py
+demo: setup ## An agent finds the fault in a small shop, in less than a minute
+	@$(python) -m scripts.demo $(ARGS)
 
 clean: ## Remove the environment, the tools and every cache
-	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist demo-output
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +
