@@ -22,7 +22,7 @@ run: setup ## Serve Pilothouse on http://127.0.0.1:4000
 # Loops that kill, race or wait run PILOTHOUSE_CHAOS rounds: a few here, all of them in soak.
 test: export PILOTHOUSE_CHAOS ?= 5
 test: setup-tests ## Run every test, with a real Chromium
-	@$(pytest) $(ARGS)
+	@$(pytest) $(ARGS) || { [ $$? -eq 1 ] && scripts/again; }
 	$(javascript_tests)
 
 soak: export PILOTHOUSE_CHAOS ?= 50

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
 # How long an example takes, or is thought out, says more of a busy machine than of what is tested.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+_attach: Any = asyncio.Server._attach  # type: ignore[attr-defined]
+
+
+def _attach_or_close(server: Any, transport: Any) -> None:
+    """asyncio drops, open, a connection that it accepts in the very tick in which its server is
+    closed; the next test to collect garbage would be failed for the socket of another."""
+    if server._sockets is None:
+        transport._sock.close()
+        transport._sock = None
+    _attach(server, transport)
+
+
+asyncio.Server._attach = _attach_or_close  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

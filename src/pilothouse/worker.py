@@ -151,7 +151,10 @@ async def _join(hub: ServiceLink, path: str, house: House) -> None:
     """A worker that cannot join serves all the same: its tools say what is missing."""
     try:
         await hub.join(path, house)
-    except (OSError, ServiceBroke) as error:
+    except OSError as error:
+        # The hub has most likely been killed, and this worker is about to be.
+        house.log.warn("hub_not_joined", socket=path, error=str(error) or type(error).__name__)
+    except ServiceBroke as error:
         house.log.error("hub_not_joined", error, socket=path)
 
 
