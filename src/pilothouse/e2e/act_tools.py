@@ -24,6 +24,7 @@ from pilothouse.e2e.steps import (
     Timeout,
     acted,
     step,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -353,7 +354,8 @@ async def press_key(args: PressKey, helm: Helm) -> Acted:
         if args.selector:
             await tab.locator(args.selector).press(args.key, timeout=args.timeout)
         else:
-            await tab.page.keyboard.press(args.key)
+            # Has no limit of its own: a page that is stuck never takes the key.
+            await within(args.timeout, "pressKey", tab.page.keyboard.press(args.key))
 
     return Acted(**acted(await step(helm, args, "pressKey", do, target=args.selector or args.key)))
 

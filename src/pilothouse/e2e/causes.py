@@ -41,6 +41,8 @@ class Evidence:
     refusals: list[str] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    is_silent: bool = False
+    """The page answered nothing that it was asked."""
 
 
 def rank(evidence: Evidence, base: str) -> list[str]:
@@ -51,6 +53,8 @@ def rank(evidence: Evidence, base: str) -> list[str]:
 def _causes(evidence: Evidence, base: str) -> list[str]:
     trouble = evidence.trouble
     found = [f"the script threw {trouble.message}"] if trouble.kind == "script" else []
+    if evidence.is_silent:
+        found.append("the page answers nothing: a script that does not end may keep it busy")
     if evidence.overlay:
         found.append(f"the dev server shows an error in the page: {evidence.overlay}")
     if evidence.server_exit:
@@ -72,7 +76,7 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
     for exchange, _ in evidence.requests:
         if exchange.failed and exchange.status < 500 and exchange.error != "cancelled":
             found.append(f"{exchange.line(base)}")
-    if trouble.kind == "not_found" and evidence.selector:
+    if trouble.kind == "not_found" and evidence.selector and not evidence.is_silent:
         near = similar(evidence.selector, evidence.snapshot)
         if near:
             found.append(f"nothing matches the selector; the page has {'; '.join(near)}")

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 WITHIN_S = 1.0
 """What takes longer is left out. A page that can answer does so within a tenth of it; a machine
 under load should cost an agent a moment rather than its evidence."""
+SILENT_S = 1.0
+"""A page that answers nothing for so long after that is not merely slow."""
 BEFORE_MS = 2_000
 BODIES = 3
 LOG_LINES = 100
@@ -57,7 +59,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
     # The picture first: it is what takes longest, and what changes soonest.
     if alive:
-        await asyncio.gather(
+        _, *answers = await asyncio.gather(
             _within(_screenshot(session, tab, step, evidence), "screenshot", evidence),
             _within(_snapshot(tab, evidence), "snapshot", evidence),
             _within(_overlay(tab, evidence), "overlay", evidence),
@@ -65,6 +67,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
             _within(_requests(tab, events, step, evidence), "bodies", evidence),
             _within(_console(tab, events, evidence), "console", evidence),
         )
+        evidence.is_silent = not any(answers[:2]) and not await _answers(tab)
     else:
         evidence.missing.append("screenshot and snapshot: the page does not answer")
         await _within(_console(tab, events, evidence), "console", evidence)
@@ -84,16 +87,32 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     return evidence
 
 
-async def _within(work: Awaitable[None], name: str, evidence: Evidence) -> None:
+async def _within(work: Awaitable[None], name: str, evidence: Evidence) -> bool:
+    """Whether there was an answer in time, be it a refusal."""
     try:
         async with asyncio.timeout(WITHIN_S):
             await work
     except TimeoutError:
         evidence.missing.append(f"{name}: the page did not give it in time")
+        return False
     except Exception as error:
         if not error_name(error) and not isinstance(error, OSError):
             raise
         evidence.missing.append(f"{name}: {cut(str(error), 80)}")
+    return True
+
+
+async def _answers(tab: Tab) -> bool:
+    """Whether the page answers at all. Only asked where it has not so far."""
+    try:
+        async with asyncio.timeout(SILENT_S):
+            await tab.page.evaluate("0")
+    except TimeoutError:
+        return False
+    except Exception as error:
+        if not error_name(error):
+            raise
+    return True
 
 
 async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:

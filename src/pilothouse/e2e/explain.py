@@ -122,6 +122,16 @@ class Explainer:
         limit = step.args.get("timeout")
         common: dict[str, Any] = {"sessionId": session.id, "tabId": tab.id, "url": tab.url}
         match trouble.kind:
+            case "not_found" if evidence.is_silent:
+                return StepTimeout(
+                    "Timeout: the page answers nothing"
+                    + (f', so that "{target}" could not be looked for' if target else ""),
+                    hint="a script that does not end may keep it busy: open another tab with tabs"
+                    " (action new) and close this one",
+                    selector=step.selector or None,
+                    timeout=limit,
+                    **common,
+                )
             case "not_found" if ref_of(target):
                 return StaleRef(
                     f"ref {target} is not in the page any more",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
+TITLE_S = 1.0
+"""How long a page may take to say its title."""
 _SPEEDS = {
     "offline": (True, 0, 0),
     "slow3g": (False, 2_000, 50_000),
@@ -79,8 +82,8 @@ async def tabs(args: Tabs, helm: Helm) -> TabList:
                 await tab.page.bring_to_front()
             else:
                 await tab.page.close()
-        # A popup may open or close while titles are asked for.
-        return TabList(tabs=[await _entry(session, tab) for tab in list(session.tabs.values())])
+        entries = (_entry(session, tab) for tab in session.tabs.values())
+        return TabList(tabs=await asyncio.gather(*entries))
 
 
 async def _open(session: E2eSession, url: str | None) -> None:
@@ -99,22 +102,29 @@ async def _open(session: E2eSession, url: str | None) -> None:
 
 
 async def _entry(session: E2eSession, tab: Tab) -> TabEntry:
-    title = ""
-    if tab.dialog is None and not tab.crashed:
-        try:
-            title = await tab.page.title()
-        except Exception as error:
-            if not error_name(error):
-                raise
-            # It is just going somewhere else, or has been closed.
     return TabEntry(
         id=tab.id,
         url=session.mask(tab.url),
-        title=session.mask(title),
+        title=session.mask(await _title(tab)),
         current=tab.id == session.current,
         target_id=tab.target_id,
         opener=tab.opener,
     )
+
+
+async def _title(tab: Tab) -> str:
+    if tab.dialog is not None or tab.crashed:
+        return ""
+    try:
+        async with asyncio.timeout(TITLE_S):
+            return await tab.page.title()
+    except TimeoutError:
+        # A script keeps the page busy; the browser knows the title of before.
+        return (await tab.recording.title() or "") if tab.recording else ""
+    except Exception as error:
+        if not error_name(error):
+            raise
+        return ""  # it is just going somewhere else, or has been closed
 
 
 class Resize(InTab):

@@ -97,6 +97,22 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
     assert any("snapshot" in call for call in error["next"])
 
 
+def test_a_page_that_a_script_keeps_busy_is_not_said_to_lack_the_element(lone: Driver) -> None:
+    lone.visit("/faults.html")
+    lone.call("evaluate", script="void setTimeout(() => { for (;;); })")
+    error = fails(lone, "#broken")
+    assert error["type"] == "timeout"
+    assert "the page answers nothing" in error["message"]
+    assert "keep it busy" in error["causes"][0]
+    assert not any("nothing matches" in cause for cause in error["causes"])
+    assert lone.fault("pressKey", key="Enter", timeout=500)["type"] == "timeout"
+    (stuck,) = lone.call("tabs")["tabs"]
+    assert stuck["title"] == "Faults"
+    opened = lone.call("tabs", action="new", url="/faults.html")["tabs"][1]
+    lone.call("tabs", action="close", tabId=stuck["id"])
+    assert lone.call("click", selector="#broken")["url"] == opened["url"]
+
+
 def test_a_failure_is_told_soon_after_its_timeout(faults: Driver) -> None:
     for once in tries():
         with once.within(0.5 + SLACK_S):
