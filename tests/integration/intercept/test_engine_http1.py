@@ -1,4 +1,5 @@
-"""Parts of HTTP/1 that are seldom met: trailers and interim responses, through the real proxy."""
+"""Parts of HTTP/1 that are seldom met: trailers, interim responses, raw bytes in an address and
+bodies that are cut, through the real proxy."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.engine_rig import GUARD_S, Rig
+from tests.support.engine_rig import GUARD_S, Rig, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,3 +92,54 @@ async def test_an_interim_response_is_not_taken_for_the_answer(
         _, response = await rig.pair(path)
     assert all(answer.startswith(b"HTTP/1.1 200 OK") for answer in answers)
     assert response["status"] == 200
+
+
+@pytest.mark.parametrize("path", ["/caf\u00e9/\u30c6?q=\u00e9", "/caf\udce9?q=\udcff"])
+async def test_a_path_that_is_not_ascii_reaches_its_server_as_it_was_sent(
+    rig: Rig, port: int, path: str
+) -> None:
+    sent = path.encode("utf-8", "surrogateescape")
+    async with answering(OK) as (server, seen):
+        ask = b"GET http://127.0.0.1:%d%b HTTP/1.1\r\nHost: x\r\n\r\n" % (server, sent)
+        (answer,) = await talk(port, ask, end=b"ok")
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert seen[0].startswith(b"GET %b HTTP/1.1\r\n" % sent)
+    assert any(sent in row["head"] for row in await rig.packets())
+
+
+async def test_what_is_no_request_leaves_a_word_in_the_log(rig: Rig, port: int) -> None:
+    (answer,) = await talk(port, b"HELO proxy.example\r\n\r\n", end=b"</html>")
+    assert answer.startswith(b"HTTP/1.1 400")
+    told = await rig.event(
+        lambda event: event["event"] == "log" and "HELO proxy.example" in event["message"]
+    )
+    assert told["level"] == "warn"
+
+
+async def test_a_response_that_is_cut_keeps_what_came_of_it(rig: Rig, port: int) -> None:
+    async def cut(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/cut"
+        await talk(port, f"GET {address} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), end=b"</html>")
+        _, response = await rig.pair("/cut")
+    assert (response["body"], response["body_length"]) == (b"only this", 9)
+    assert "received 9 bytes, expected 1000" in response["error"]
+
+
+async def test_a_request_that_is_cut_keeps_what_came_of_it(rig: Rig, port: int) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = b"POST http://127.0.0.1:9/left HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    writer.write(head + b"and then it")
+    await writer.drain()
+    writer.close()
+
+    async def is_recorded() -> bool:
+        return any(row["url"] == "/left" for row in await rig.packets())
+
+    await until(is_recorded)
+    left = [row["body"] for row in await rig.packets() if row["url"] == "/left"]
+    assert left == [b"and then it"]

@@ -1,9 +1,13 @@
 # mypy: allow-untyped-calls
-"""What mitmproxy's HTTP/1 lacks: trailers after a chunked body, and interim responses.
+"""What mitmproxy's HTTP/1 lacks: trailers after a chunked body, interim responses, addresses that
+are not ASCII.
 
 It gives up on a connection that sends or gets trailers, whose peer then waits for ever, and takes
 a 103 for the whole answer. Here trailers are told and sent on as its HTTP/2 does it, and interim
-responses are left out as its HTTP/2 does that, too. Imported for what it does.
+responses are left out as its HTTP/2 does that, too. A path with plain UTF-8 in it, as curl sends
+it, is refused only where the whole address stands in the request: here it is taken as elsewhere.
+What is no request at all is worth a warning, since it cannot be recorded. Imported for what it
+does.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import h11
 from h11._readers import ChunkedReader
 from mitmproxy.http import Headers
+from mitmproxy.net.http.http1 import read as http1_read
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 _INTERIM = re.compile(rb"HTTP/1\.\d (?!101)1\d\d\b")
+_WHOLE_ADDRESS = re.compile(rb"([!-~]+ [A-Za-z]+://[!-.0-~]+)/(\S*)( [!-~]+)")
+_TOLD = 300
+"""Characters of what a client sent instead of a request."""
 _LAST_CHUNK = b"0\r\n\r\n"
 _TRAILERS = {
     _events.RequestEndOfMessage: _events.RequestTrailers,
@@ -104,12 +112,37 @@ def _after_interim(read_headers: _Step) -> _Step:
     return read
 
 
+def _with_any_path(read_line: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read(line: bytes) -> Any:
+        if line.isascii() or not (found := _WHOLE_ADDRESS.fullmatch(line)):
+            return read_line(line)
+        start, path, version = found.groups()
+        *before, _, last = read_line(start + b"/" + version)
+        return (*before, b"/" + path, last)
+
+    return read
+
+
+def _told(read_headers: _Step) -> _Step:
+    def read(self: Any, event: events.Event) -> _Commands:
+        for command in read_headers(self, event):
+            if isinstance(command, commands.Log) and not isinstance(event, events.ConnectionClosed):
+                command.level = logging.WARNING
+                command.message = f"no HTTP request, refused: {command.message[:_TOLD]}"
+            yield command
+
+    return read
+
+
 def _fill() -> None:
     theirs: Any = _http1
     either, server, client = theirs.Http1Connection, theirs.Http1Server, theirs.Http1Client
+    lines: Any = http1_read
+    lines._read_request_line = _with_any_path(lines._read_request_line)
     theirs.make_body_reader = _body_reader(theirs.make_body_reader)
     either.read_body = _reading(either.read_body)
     server.send, client.send = _sending(server.send), _sending(client.send)
+    server.read_headers = _told(server.read_headers)
     client.read_headers = _after_interim(client.read_headers)
 
 
