@@ -143,9 +143,10 @@ def app() -> Iterator[App]:
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(text)
+            if self.command != "HEAD":
+                self.wfile.write(text)
 
-        do_POST = do_PUT = do_GET
+        do_POST = do_PUT = do_HEAD = do_GET
 
         def log_message(self, *_: object) -> None:
             pass

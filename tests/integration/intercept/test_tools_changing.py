@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.core.secret_shapes import MASK
-from tests.support.intercepting import App, Tap, config
+from tests.support.intercepting import GUARD_S, App, Tap, config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,44 @@ def test_mocks_are_replaced_as_a_whole_and_listed_with_their_use(tap: Tap, shop:
     tap.call("breakpoints", rules=[])
 
 
+@pytest.mark.parametrize(
+    ("method", "status", "length"), [("HEAD", 200, b"content-length: 4"), ("GET", 204, b"")]
+)
+def test_a_mock_sends_no_body_where_none_may_be(
+    tap: Tap, shop: App, method: str, status: int, length: bytes
+) -> None:
+    """A client would take it for the beginning of the next answer."""
+    tap.call("mock_rules", rules=[{"url": "/bare", "status": status, "body": "body"}])
+    ask = f"{method} {shop.url}/bare HTTP/1.1\r\nHost: x\r\n"
+    both = f"{ask}\r\n{ask}Connection: close\r\n\r\n".encode()
+    first, second = answers_to(tap, both)
+    for answer in (first, second):
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert (length in head.lower(), body) == (True, b"")
+        assert length or b"content-length" not in head.lower()
+    tap.call("mock_rules", rules=[])
+
+
+def test_a_rule_leaves_the_length_that_head_asked_for(tap: Tap, shop: App) -> None:
+    rule = {**RULE, "direction": "SERVER_RESPONSE", "method": "SIMPLE"}
+    plain = tap.get(f"{shop.url}/size", method="HEAD")
+    assert plain.headers["content-length"] != "0"
+    tap.listen(modifications=[{**rule, "pattern": "200", "replaced": "203"}])
+    changed = tap.get(f"{shop.url}/size", method="HEAD")
+    tap.listen()
+    assert changed.status_code == 203
+    assert changed.headers["content-length"] == plain.headers["content-length"]
+
+
+def answers_to(tap: Tap, requests: bytes) -> list[bytes]:
+    """What comes on one connection until it is closed, each answer by itself."""
+    with socket.create_connection(("127.0.0.1", tap.port)) as client:
+        client.settimeout(GUARD_S)
+        client.sendall(requests)
+        came = b"".join(iter(lambda: client.recv(65_536), b""))
+    return [b"HTTP/1.1" + answer for answer in came.split(b"HTTP/1.1")[1:]]
+
+
 def test_a_bad_pattern_is_refused_by_its_place_and_the_old_rules_stay(tap: Tap) -> None:
     for tool in ("mock_rules", "breakpoints"):
         tap.call(tool, rules=[{"url": "/kept"}])
@@ -137,6 +176,33 @@ def test_what_is_held_is_masked_and_keeps_what_was_not_touched(tap: Tap, shop: A
     seen = shop.seen[-1]
     assert (seen["path"], seen["body"].encode("latin-1").decode()) == ("/pay?twice", "ü")
     assert dict(seen["headers"])["Authorization"] == "Bearer hunter2222"
+
+
+@pytest.mark.parametrize("head", ["nonsense", "POST /pay", "", "POST /pay HTTP/1.1\nno colon"])
+def test_an_edit_that_is_no_request_is_refused_and_it_stays_held(
+    tap: Tap, shop: App, head: str
+) -> None:
+    with held(tap, f"{shop.url}/pay", content=b"n=1") as (waiting, paying):
+        fault = tap.fault("release_packet", held_id=waiting["held_id"], head=head, body="n=2")
+        assert (fault["code"], "still held" in fault["message"]) == (-32602, True)
+        assert [one["held_id"] for one in tap.call("held_packets")["held"]] == [waiting["held_id"]]
+        tap.call("release_packet", held_id=waiting["held_id"], body="n=3")
+        assert paying.result().status_code == 200
+    assert shop.seen[-1]["body"] == "n=3"
+
+
+def test_what_is_held_for_a_client_that_has_gone_is_held_no_more(tap: Tap, shop: App) -> None:
+    tap.call("breakpoints", rules=[{"url": "/left"}])
+    with socket.create_connection(("127.0.0.1", tap.port)) as client:
+        client.sendall(f"GET {shop.url}/left HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        (waiting,) = tap.until(lambda: tap.call("held_packets")["held"])
+    tap.until(lambda: not tap.call("held_packets")["held"])
+    fault = tap.fault("release_packet", held_id=waiting["held_id"])
+    assert "its client has gone" in fault["message"]
+    (packet,) = tap.until(lambda: tap.packets("url == /left"))
+    told = tap.until(lambda: tap.call("get_packet_detail", packet_id=packet["id"]).get("error"))
+    assert "disconnected" in told
+    tap.call("breakpoints", rules=[])
 
 
 def test_what_is_no_longer_held_cannot_be_decided_on(tap: Tap) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from pilothouse.core.faults import InvalidInput
+from pilothouse.intercept.engine import messages
 from pilothouse.intercept.engine.matching import Match, RuleBook, match_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Held:
     body: bytes
     """Without content coding."""
     since: float
+    is_awaited: Callable[[], bool]
+    """Whether the client is still there."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
     decision: asyncio.Future[Decision] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -94,13 +97,20 @@ class Breakpoints(RuleBook[Stop]):
         )
 
     async def hold(
-        self, side: Side, session: str, method: str, url: str, head: bytes, body: bytes
+        self,
+        side: Side,
+        session: str,
+        method: str,
+        url: str,
+        head: bytes,
+        body: bytes,
+        is_awaited: Callable[[], bool] = lambda: True,
     ) -> Decision:
         """Wait for the decision; nobody's decision is: forward it as it is."""
         if len(self._held) >= MOST_HELD:
             logger.warning("%s %s was not held: %d are already", method, url, MOST_HELD)
             return Decision()
-        held = Held(session, side, method, url, head, body, self._clock())
+        held = Held(session, side, method, url, head, body, self._clock(), is_awaited)
         self._held[held.id] = held
         self._tell({"event": "held", "held": held.shown(self._limit_s)})
         try:
@@ -114,8 +124,11 @@ class Breakpoints(RuleBook[Stop]):
 
     def held(self, session: str | None) -> list[dict[str, Any]]:
         """What this session may decide on; None for all."""
+        self._give_up()
         return [
-            held.shown(self._limit_s) for held in self._held.values() if _concerns(held, session)
+            held.shown(self._limit_s)
+            for held in self._held.values()
+            if _concerns(held, session) and not held.decision.done()
         ]
 
     def decide(
@@ -126,11 +139,12 @@ class Breakpoints(RuleBook[Stop]):
         Raises:
             InvalidInput
         """
+        self._give_up()
         held = self._held.get(held_id)
         if held is None or held.decision.done() or not _concerns(held, session):
             raise InvalidInput(
                 f"held_id: nothing is held as {held_id!r}; it may have been forwarded after"
-                f" {self._limit_s:g} s",
+                f" {self._limit_s:g} s, or its client has gone",
                 hint="list what is held, and decide on one of those",
             )
         if action not in ("forward", "drop"):
@@ -139,8 +153,15 @@ class Breakpoints(RuleBook[Stop]):
         if action == "forward" and edit:
             head = _with_line_ends(_given(edit, "head", held.head))
             edited = head + _given(edit, "body", held.body)
+            _check(held.side, edited)
         held.decision.set_result(Decision(action == "drop", edited))
         return {"held_id": held_id, "action": action, "edited": edited is not None}
+
+    def _give_up(self) -> None:
+        """Let go what nobody waits for any more: it is not sent, and its record says why."""
+        for held in self._held.values():
+            if not held.decision.done() and not held.is_awaited():
+                held.decision.set_result(Decision())
 
     def release(self, session: str) -> None:
         """Forward what is held for a session that ends."""
@@ -156,6 +177,17 @@ def _concerns(held: Held, session: str | None) -> bool:
 
 def _given(edit: Mapping[str, Any], name: str, otherwise: bytes) -> bytes:
     return b64decode(edit[name]) if name in edit else otherwise
+
+
+def _check(side: Side, edited: bytes) -> None:
+    try:
+        messages.check(side, edited)
+    except messages.NotAMessage as error:
+        raise InvalidInput(
+            f"head: {error}; it is still held",
+            hint="give the start line and all headers, as held_packets shows them",
+            field="head",
+        ) from None
 
 
 def _with_line_ends(head: bytes) -> bytes:

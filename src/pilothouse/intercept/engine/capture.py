@@ -114,6 +114,7 @@ class Capture:
         if not flow.error and (mock := self._mock_for(flow, exchange)):
             await asyncio.sleep(mock.delay_s)
             flow.response = mock.response()
+            messages.leave_body_out(flow.response, flow.request.method)
             flow.metadata[_MOCKED] = True
 
     def _mock_for(self, flow: http.HTTPFlow, exchange: Exchange) -> Mock | None:
@@ -330,6 +331,7 @@ def _refuse(flow: http.HTTPFlow, status: int, reason: str) -> None:
     else:
         flow.request.stream = False
         flow.response = _refusal(status, reason)
+        messages.leave_body_out(flow.response, flow.request.method)
 
 
 def _refusal(status: int, reason: str) -> http.Response:

@@ -7,6 +7,8 @@ from asyncio import to_thread
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mitmproxy.connection import ConnectionState
+
 from pilothouse.intercept.engine import messages
 from pilothouse.intercept.engine.messages import NotAMessage
 from pilothouse.intercept.rules import Rules
@@ -77,7 +79,13 @@ class Changes:
         seen = await to_thread(messages.readable, message)
         url = flow.request.pretty_url
         decision = await self._breakpoints.hold(
-            side, exchange.session, exchange.method, url, seen.head, seen.body
+            side,
+            exchange.session,
+            exchange.method,
+            url,
+            seen.head,
+            seen.body,
+            lambda: bool(flow.client_conn.state & ConnectionState.CAN_READ),
         )
         if decision.drop:
             return False
@@ -115,7 +123,7 @@ class _Change:
         if not edited:
             return False
         try:
-            messages.change(self.message, seen, edited)
+            messages.change(self.message, seen, edited, self.exchange.method)
         except NotAMessage as error:
             logger.warning("an edit of %s was not applied: %s", self.exchange.url, error)
             return True

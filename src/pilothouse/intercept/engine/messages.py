@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mitmproxy import http
 
@@ -108,8 +108,10 @@ def _coding(message: http.Message) -> str:
     return str(message.headers.get("content-encoding", ""))
 
 
-def change(message: http.Message, seen: Readable, edited: bytes) -> None:
+def change(message: http.Message, seen: Readable, edited: bytes, method: str = "") -> None:
     """Make the message what the edited bytes say; its length and coding are put right.
+
+    `method` is what a response answers to.
 
     Raises:
         NotAMessage: it is as it was.
@@ -119,14 +121,51 @@ def change(message: http.Message, seen: Readable, edited: bytes) -> None:
         fields = _start_request(message, line, fields)
     elif isinstance(message, http.Response):
         _start_response(message, line)
+        if method == "HEAD" and not body:  # the length is that of a body which GET would get
+            message.headers = _with_own(fields, message)
+            return
     _fill(message, fields, body, seen)
+    if isinstance(message, http.Response):
+        leave_body_out(message, method)
+
+
+def check(side: Literal["request", "response"], edited: bytes) -> None:
+    """Raises NotAMessage for bytes that `change` would not take."""
+    line, _, _ = _split(edited)
+    if side == "request":
+        _request_words(line)
+    else:
+        _status_words(line)
+
+
+def leave_body_out(response: http.Response, method: str) -> None:
+    """For an answer to HEAD, and for a status that never has a body: the client would take it for
+    the beginning of the next answer. How long it would be may be told only to HEAD."""
+    if method == "HEAD":
+        response.raw_content = b""
+    elif response.status_code in (204, 304):
+        response.raw_content = b""
+        response.headers.pop(b"content-length", None)
+        response.headers.pop(b"transfer-encoding", None)
+
+
+def _request_words(line: bytes) -> list[bytes]:
+    words = line.split(b" ")
+    if len(words) != 3 or not words[0] or not words[1]:
+        raise NotAMessage(f"a request starts with METHOD PATH VERSION, not {line[:80]!r}")
+    return words
+
+
+def _status_words(line: bytes) -> list[bytes]:
+    words = line.split(b" ", 2)
+    if len(words) < 2 or not words[1].isdigit() or not 100 <= int(words[1]) <= 999:
+        raise NotAMessage(f"a response starts with VERSION STATUS REASON, not {line[:80]!r}")
+    return words
 
 
 def _start_request(request: http.Request, line: bytes, fields: Fields) -> Fields:
     """The fields that are left: HTTP/2 has a place of its own for the host."""
-    words = line.split(b" ")
-    if len(words) != 3 or not words[0] or not words[1]:
-        raise NotAMessage(f"a request starts with METHOD PATH VERSION, not {line[:80]!r}")
+    words = _request_words(line)
     request.data.method, request.data.path = words[0], words[1]
     if not _is_framed(request.data.http_version):
         request.data.http_version = words[2]
@@ -137,9 +176,7 @@ def _start_request(request: http.Request, line: bytes, fields: Fields) -> Fields
 
 
 def _start_response(response: http.Response, line: bytes) -> None:
-    words = line.split(b" ", 2)
-    if len(words) < 2 or not words[1].isdigit() or not 100 <= int(words[1]) <= 999:
-        raise NotAMessage(f"a response starts with VERSION STATUS REASON, not {line[:80]!r}")
+    words = _status_words(line)
     response.data.status_code = int(words[1])
     response.data.reason = words[2] if len(words) == 3 else b""
 
@@ -158,9 +195,13 @@ def _split(edited: bytes) -> tuple[bytes, Fields, bytes]:
     return line, tuple(fields), body
 
 
-def _fill(message: http.Message, fields: Fields, body: bytes, seen: Readable) -> None:
+def _with_own(fields: Fields, message: http.Message) -> http.Headers:
     own = tuple(field for field in message.headers.fields if field[0].lower() == KEY_HEADER)
-    message.headers = http.Headers((*fields, *own))
+    return http.Headers((*fields, *own))
+
+
+def _fill(message: http.Message, fields: Fields, body: bytes, seen: Readable) -> None:
+    message.headers = _with_own(fields, message)
     had_length = b"content-length" in message.headers
     if not seen.coding:
         message.raw_content = body
