@@ -1,6 +1,6 @@
 /** Asks for a token and says what happened to the last one. */
 
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 interface Props {
   title: string;
@@ -9,13 +9,23 @@ interface Props {
   onToken: (token: string) => void;
 }
 
+/** Whether the last token came from this form, which is gone while the token is tried. */
+let tried = false;
+
 export function TokenForm({ title, hint, refused, onToken }: Props) {
   const field = useRef<HTMLInputElement>(null);
   const submit = (event: Event) => {
     event.preventDefault();
     const token = field.current!.value.trim();
-    if (token) onToken(token);
+    if (!token) return;
+    tried = true;
+    onToken(token);
   };
+  // Otherwise the next one would be typed into the page, whose keys do things.
+  useEffect(() => {
+    if (refused && tried) field.current!.focus();
+    tried = false;
+  }, [refused]);
   return (
     <form class="empty token" onSubmit={submit}>
       <h2>{title}</h2>

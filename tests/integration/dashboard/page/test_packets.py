@@ -45,6 +45,7 @@ def test_the_token_is_asked_for_once_and_a_wrong_one_is_refused(
         unlock(seen, "x" * len(token))
         expect(seen.page.get_by_role("alert")).not_to_be_empty()
         expect(seen.rows).to_have_count(0)
+        expect(seen.page.get_by_label("Token")).to_be_focused()  # to try the next one at once
         unlock(seen, token)
         expect(seen.rows.filter(has_text="/api/cart").first).to_be_visible()
         seen.page.reload()
