@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import websockets
 from cryptography import x509
@@ -280,7 +281,7 @@ def content_of(size: int) -> bytes:
 @asynccontextmanager
 async def h2_upstream(context: ssl.SSLContext) -> AsyncIterator[Upstream]:
     """Answers every HTTP/2 request with `h2:` and its path; /grpc sends two messages, the second
-    when it may go on, and trailers."""
+    when it may go on, and trailers; /reset breaks off."""
     upstream = Upstream()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -322,6 +323,9 @@ def _answer_h2(
         connection.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
         connection.send_data(stream, b"first")
         streams.append(stream)
+        return
+    if headers[":path"] == "/reset":
+        connection.reset_stream(stream, h2.errors.ErrorCodes.INTERNAL_ERROR)
         return
     body = f"h2:{headers[':path']}".encode()
     length = ("content-length", str(len(body)))

@@ -357,3 +357,19 @@ async def test_untrusted_upstream_is_refused_with_a_reason(
         answer = await client.get(f"https://localhost:{server.port}/secret")
     assert answer.status_code == 502
     assert "certificate verify failed" in answer.text.lower()
+    assert "PILOTHOUSE_UPSTREAM_CA=FILE" in answer.text
+    (request,) = [row for row in await rig.packets() if row["url"] == "/secret"]
+    assert "PILOTHOUSE_UPSTREAM_CA=FILE" in request["error"]
+
+
+async def test_stream_that_the_server_resets_is_not_said_to_be_the_clients_doing(
+    rig: Rig, port: int, upstream_ca: Authority
+) -> None:
+    async with (
+        h2_upstream(upstream_ca.context("h2")) as server,
+        rig.client(port, http2=True) as client,
+    ):
+        answer = await client.get(f"https://localhost:{server.port}/reset")
+    assert (answer.status_code, "reset by server" in answer.text) == (502, True)
+    (request,) = [row for row in await rig.packets() if row["url"] == "/reset"]
+    assert request["error"].startswith("stream reset by server")
