@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pilothouse.core.events import Occurrence
     from pilothouse.core.timeline import Moment, Timeline
 
 type Lane = Literal["steps", "console", "network", "server", "packets", "other"]
@@ -233,6 +234,11 @@ def counted_by_several(timeline: Timeline) -> frozenset[str]:
 def shown(key: Key, several: frozenset[str]) -> str:
     """A key as a reader is told it; `several` is what `counted_by_several` says."""
     return str(key if key.kind in several else replace(key, owner=""))
+
+
+def is_end_of_tab(event: Occurrence) -> bool:
+    """Whether a tab was closed, alone or with its browser: what it waits for never comes."""
+    return event.name == "TargetChanged" and event.facts().get("type") == "detached"
 
 
 def request_of(keys: frozenset[str]) -> str:

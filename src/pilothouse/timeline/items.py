@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.lanes import (
     OWNER_CHARACTERS,
     TAB,
+    is_end_of_tab,
     key_of,
     lane_of,
     level_of,
@@ -69,6 +70,8 @@ class _Maker:
         self._written: dict[tuple[str, str, str], Item] = {}
         """Session, service and stream → the newest item of its log."""
         self._frames: dict[str, Counter[str]] = {}
+        self._closed: dict[str, float] = {}
+        """Tabs that are gone, and since when."""
 
     def take(self, moment: Moment) -> None:
         match moment.event.name:
@@ -85,7 +88,8 @@ class _Maker:
 
     def done(self) -> list[Item]:
         for key, facts in self._facts.items():
-            _finish(self._items[key], facts)
+            item = self._items[key]
+            _finish(item, facts, self._closed.get(item.tab, math.inf))
         return sorted(self._items.values(), key=lambda item: item.at)
 
     def _single(self, moment: Moment) -> None:
@@ -93,6 +97,8 @@ class _Maker:
         lane = lane_of(event.name)
         took = facts.get("duration_ms") or 0.0 if lane == "steps" else 0.0
         tab = moment.source.removeprefix(TAB) if moment.source.startswith(TAB) else ""
+        if is_end_of_tab(event):
+            self._closed[tab] = event.at
         self._items[str(key)] = Item(
             key=shown(key, self._several),
             lane=lane,
@@ -196,8 +202,8 @@ class _Maker:
         self._written[log] = item
 
 
-def _finish(item: Item, facts: Mapping[str, Any]) -> None:
-    """An exchange as far as it has come."""
+def _finish(item: Item, facts: Mapping[str, Any], closed: float) -> None:
+    """An exchange as far as it has come, and as it will come after its tab was closed."""
     item.method, item.url = str(facts.get("method") or "GET"), str(facts.get("url") or "")
     item.type = str(facts.get("resourceType") or "")
     status, error = int(facts.get("status") or 0), str(facts.get("errorText") or "")
@@ -206,7 +212,10 @@ def _finish(item: Item, facts: Mapping[str, Any]) -> None:
         item.ended = item.answered
     outcome = "cancelled" if facts.get("canceled") else error or (str(status) if status else "")
     took = f" in {item.ended - item.at:.0f} ms" if outcome and item.ended < math.inf else ""
-    item.text = f"{item.method} {item.url} → {outcome or 'no answer yet'}{took}"
+    missing = "no answer yet"
+    if not outcome and closed < item.ended:
+        item.ended, missing = closed, "no answer before its tab was closed"
+    item.text = f"{item.method} {item.url} → {outcome or missing}{took}"
     if error and not facts.get("canceled"):
         item.level = "error"
     elif status:

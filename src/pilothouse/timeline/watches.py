@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionTerminated
 from pilothouse.core.fence import Story
-from pilothouse.core.lanes import Key, key_of, level_of, line_of, request_of
+from pilothouse.core.lanes import Key, is_end_of_tab, key_of, level_of, line_of, request_of
 from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class Judge:
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
-        self._begun: dict[str, tuple[float, str, bool]] = {}
-        """Request → when it was sent, what it asks for, and whether an answer has begun."""
+        self._begun: dict[str, tuple[float, str, bool, str]] = {}
+        """Request → when it was sent, what it asks for, whether it is being answered, its tab."""
         self._told: dict[str, None] = {}
         """Exchanges that have fired: browser and proxy both tell of one."""
 
@@ -161,7 +161,7 @@ class Judge:
             return
         limit = self._condition.limit_ms
         waiting = [(key, told) for key, told in self._begun.items() if not told[2]]
-        for request, (at, what, _) in waiting:
+        for request, (at, what, _, _) in waiting:
             if now - at > limit:
                 del self._begun[request]
                 yield self._slow(request, now, f"{what}: no answer after {limit:.0f} ms")
@@ -170,7 +170,7 @@ class Judge:
         """When the next request will have waited for too long, if it still does."""
         if not isinstance(self._condition, Slow):
             return None
-        waiting = [at for at, _, is_answered in self._begun.values() if not is_answered]
+        waiting = [at for at, _, is_answered, _ in self._begun.values() if not is_answered]
         return min(waiting) + self._condition.limit_ms if waiting else None
 
     def _is_error(self, moment: Moment) -> bool:
@@ -199,18 +199,23 @@ class Judge:
         request = request_of(event.keys)
         if event.name == "RequestSent":
             if request not in self._begun:  # a redirect goes on with the same id
-                self._begun[request] = (event.at, line_of(event.name, event.facts()), False)
+                line = line_of(event.name, event.facts())
+                self._begun[request] = (event.at, line, False, moment.source)
             if len(self._begun) > MOST_PENDING:
                 del self._begun[next(iter(self._begun))]
             return
+        if is_end_of_tab(event):
+            for waiting in [key for key, told in self._begun.items() if told[3] == moment.source]:
+                del self._begun[waiting]  # nobody waits for it any more
+            return
         if event.name not in ("ResponseReceived", "LoadingFinished", "LoadingFailed"):
             return
-        at, what, _ = self._begun.pop(request, (event.at, "", False))
+        at, what, _, _ = self._begun.pop(request, (event.at, "", False, ""))
         took = event.at - at
         if what and took > limit:
             yield self._slow(request, event.at, f"{what} took {took:.0f} ms")
         elif what and event.name == "ResponseReceived":
-            self._begun[request] = (at, what, True)
+            self._begun[request] = (at, what, True, moment.source)
 
     def _slow(self, request: str, at: float, line: str) -> Hit:
         return Hit(Key("request", request), at, line=line)

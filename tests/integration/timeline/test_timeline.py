@@ -211,3 +211,17 @@ def test_with_nothing_recorded_it_says_what_begins_a_recording() -> None:
         assert not result["structuredContent"]["at"].startswith("1970")
         long = bridge.fault("timeline", around="request:" + "x" * 5_000)
         assert len(long["message"]) < 200
+
+
+def test_a_request_that_a_session_left_without_an_answer_is_not_told_as_under_way() -> None:
+    def told(agent: Bridge) -> str:
+        shown = agent.moments(lanes=["network"]).values()
+        return "".join(one["text"] for one in shown if "/api/slow" in one["text"])
+
+    with Bridge() as agent:
+        session = agent.open()
+        script = "fetch('/api/slow?ms=60000').catch(() => 0), 1"
+        agent.call("evaluate", script=script, sessionId=session)
+        agent.until(lambda: "no answer yet" in told(agent))
+        agent.call("endSession", sessionId=session)
+        agent.until(lambda: "no answer before its tab was closed" in told(agent))

@@ -55,6 +55,19 @@ def test_what_has_no_answer_yet_goes_on() -> None:
     assert not found["request:1.3"].failed
 
 
+def test_what_has_no_answer_when_its_tab_is_closed_gets_none() -> None:
+    written = Written()
+    written.request("1.1", 5, f"{SHOP}/slow")
+    written.exchange("1.2", 5, 3, "/quick")
+    written.request("2.1", 5, f"{SHOP}/slow", target="FF00EE111")
+    written.see(50, kind="other", type="detached", reason="the session has ended")
+    found = items(written)
+    assert found["request:1.1"].text.endswith("→ no answer before its tab was closed")
+    assert found["request:1.1"].ended == 50
+    assert found["request:1.2"].text.endswith("→ 200 in 4 ms")
+    assert found["request:2.1"].text.endswith("→ no answer yet")
+
+
 def test_an_answer_whose_body_nobody_reads_ends_with_its_head() -> None:
     written = Written()
     written.request("1.1", 5, f"{SHOP}/a")

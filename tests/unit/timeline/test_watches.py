@@ -148,6 +148,19 @@ def test_a_request_that_hangs_fires_while_it_does_and_not_again_at_its_end() -> 
     assert [*judge.judge(answer)] == []
 
 
+def test_a_request_whose_tab_was_closed_is_not_waited_for() -> None:
+    written = Written()
+    written.request("r1", 1_000, f"{SHOP}/hang")
+    written.request("r2", 1_000, f"{SHOP}/other", target="FF00EE111")
+    written.see(1_500, kind="other", type="detached", reason="the tab was closed")
+    judge = Judge(parse("slow > 1000 ms"))
+    assert [hit for moment in written.timeline for hit in judge.judge(moment)] == []
+    assert [hit.text for hit in judge.overdue(9_000)] == [
+        f"GET {SHOP}/other: no answer after 1000 ms"
+    ]
+    assert judge.next_due() is None
+
+
 def test_a_redirect_is_measured_as_a_whole() -> None:
     written = Written()
     written.request("1.1", 0, f"{SHOP}/old")
