@@ -163,6 +163,10 @@ class Job:
         return sum(send.is_finished and not send.error for send in self.sends)
 
     @property
+    def unsent_count(self) -> int:
+        return sum(not send.is_begun for send in self.sends)
+
+    @property
     def failed_count(self) -> int:
         return sum(bool(send.error) for send in self.sends)
 

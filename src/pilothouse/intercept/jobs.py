@@ -125,11 +125,12 @@ class Jobs:
         templates = await self._templates(plan)
         # Looked at again: others may have come while the packets were read.
         self._check_room(plan.session)
-        self._budget.take(plan.total)
+        taken = self._budget.take(plan.total)
         job = Job(token_hex(16), plan, templates, self._clock)
         self._keep(job)
         job.task = asyncio.create_task(self._run(job), name=f"job {job.id}")
         job.task.add_done_callback(job.settle)
+        job.task.add_done_callback(lambda _: self._budget.give_back(taken, job.unsent_count))
         if plan.is_async:
             return job.answer()
         try:

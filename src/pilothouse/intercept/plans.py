@@ -188,19 +188,27 @@ def _flag(given: Mapping[str, Any], field: str) -> bool:
     return bool(given[field])
 
 
+@dataclass(slots=True, eq=False)
+class Taken:
+    """What a call took of the budget."""
+
+    at: float
+    sends: int
+
+
 class Budget:
     """How many sends there may be in a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._taken: deque[tuple[float, int]] = deque()
+        self._taken: deque[Taken] = deque()
         self._sum = 0
 
-    def take(self, sends: int) -> None:
+    def take(self, sends: int) -> Taken:
         """Raises RateLimited; then nothing is taken."""
         now = self._clock()
-        while self._taken and self._taken[0][0] + _MINUTE_MS <= now:
-            self._sum -= self._taken.popleft()[1]
+        while self._taken and self._taken[0].at + _MINUTE_MS <= now:
+            self._sum -= self._taken.popleft().sends
         if self._sum + sends > PER_MINUTE:
             wait = self._wait(self._sum + sends - PER_MINUTE, now)
             raise RateLimited(
@@ -209,13 +217,21 @@ class Budget:
                 hint=f"wait {wait:.0f} s, or send fewer",
                 retryAfterSec=round(wait, 1),
             )
-        self._taken.append((now, sends))
+        taken = Taken(now, sends)
+        self._taken.append(taken)
         self._sum += sends
+        return taken
+
+    def give_back(self, taken: Taken, unsent: int) -> None:
+        """What a call that was stopped did not send after all."""
+        if taken in self._taken:
+            taken.sends -= unsent
+            self._sum -= unsent
 
     def _wait(self, surplus: int, now: float) -> float:
         """Seconds until so many have left."""
-        for at, sends in self._taken:
-            surplus -= sends
+        for taken in self._taken:
+            surplus -= taken.sends
             if surplus <= 0:
-                return (at + _MINUTE_MS - now) / 1000
+                return (taken.at + _MINUTE_MS - now) / 1000
         return _MINUTE_MS / 1000

@@ -242,6 +242,17 @@ def test_jobs_are_listed_and_shown(tap: Tap, shop: App) -> None:
     assert "stop needs the job" in fault["message"]
 
 
+def test_what_a_stopped_job_did_not_send_is_not_counted_against_the_next(
+    tap: Tap, shop: App
+) -> None:
+    tap.get(f"{shop.url}/stopped")
+    packet_id = tap.both("url == /stopped")[0]["id"]
+    slow = {"packet_id": packet_id, "count": 1_000, "interval_ms": 60_000, "async": True}
+    for _ in range(7):  # more together than may be sent in a minute
+        job = tap.call("resend_packet", **slow)["job_id"]
+        assert tap.call("get_job_status", job_id=job, stop=True)["status"] == "stopped"
+
+
 @pytest.mark.parametrize("packet_id", [999_999, 0, 2**70])
 def test_a_packet_that_is_not_there_cannot_be_sent(tap: Tap, packet_id: int) -> None:
     assert tap.fault("resend_packet", packet_id=packet_id)["code"] == -32003
