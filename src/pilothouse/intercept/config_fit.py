@@ -149,6 +149,12 @@ def _listener_warnings(config: Config) -> Iterator[str]:
                 f"{path}.server_id: server {server.id} is no HTTP proxy (http_proxy is false), so"
                 " the listener connects directly"
             )
+        is_plain = server and not server.use_ssl and server.encoder != "HTTPS"
+        if server and is_plain and listener.type == "SSL_FORWARDER":
+            yield (
+                f"{path}.type: SSL_FORWARDER speaks TLS with its server too, though use_ssl of"
+                f" server {server.id} is false"
+            )
 
 
 def _server_warnings(config: Config) -> Iterator[str]:

@@ -313,6 +313,16 @@ def test_what_is_stored_but_not_acted_on_is_said() -> None:
     assert len(warnings) == 5
 
 
+@pytest.mark.parametrize(("use_ssl", "told"), [(True, 0), (False, 1)])
+def test_a_forwarder_that_speaks_tls_with_a_plain_server_is_told(use_ssl: bool, told: int) -> None:
+    raw = changed("servers", {"use_ssl": use_ssl, "encoder": "HTTP"})
+    raw["listenPorts"][0]["type"] = "SSL_FORWARDER"
+    raw["sslPassThroughs"] = []
+    warnings = warnings_of(read_config(raw))
+    assert sum("speaks TLS with its server" in warning for warning in warnings) == told
+    assert len(warnings) == told
+
+
 def test_the_protocol_of_a_listener_is_kept() -> None:
     raw = changed("listenPorts", {"protocol": "TCP"})
     assert read_config(raw).dump()["listenPorts"][0]["protocol"] == "TCP"
