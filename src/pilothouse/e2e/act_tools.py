@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.core.model import Args, Result
+from pilothouse.core.model import Args
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.dialog_tools import handle_dialog
 from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import (
@@ -18,7 +18,6 @@ from pilothouse.e2e.steps import (
     E2E,
     Acted,
     Acting,
-    InTab,
     Selector,
     Targeting,
     Timeout,
@@ -401,53 +400,6 @@ async def upload_file(args: UploadFile, helm: Helm) -> Acted:
         await tab.locator(args.selector).set_input_files(files, timeout=args.timeout)
 
     return Acted(**acted(await step(helm, args, "uploadFile", do, target=args.selector)))
-
-
-class HandleDialog(InTab):
-    accept: bool = Field(description="OK, or Cancel if false")
-    text: str | None = Field(default=None, description="What a prompt is answered with")
-
-
-class DialogHandled(Result):
-    handled: bool = Field(description="Always true")
-    type: str = Field(description="alert, confirm, prompt or beforeunload")
-    message: str = Field(description="What the dialog said")
-    url: str = Field(description="Where the tab is now")
-
-
-@tool(
-    E2E,
-    effect="write",
-    profile="default",
-    raises=STEP_FAULTS,
-    examples=(Example(title="Confirm", args={"accept": True}),),
-)
-async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
-    """Accept or dismiss the dialog that is open in a tab."""
-    async with helm.using(args.session_id) as session:
-        session.check_alive()
-        tab = session.tab(args.tab_id)
-        dialog = tab.dialog
-        if dialog is None:
-            raise InvalidInput(
-                f"no dialog is open in {tab.id}",
-                hint="an answer with `dialog` says when one is",
-                field="tabId",
-                expected="a tab with an open dialog",
-                received=tab.id,
-            )
-        tab.dialog = None
-        if args.accept:
-            await dialog.accept(args.text) if args.text is not None else await dialog.accept()
-        else:
-            await dialog.dismiss()
-        session.record("handleDialog", tab.id, accept=args.accept, text=args.text)
-        return DialogHandled(
-            handled=True,
-            type=dialog.type,
-            message=session.mask(dialog.message),
-            url=session.mask(tab.url),
-        )
 
 
 TOOLS = (

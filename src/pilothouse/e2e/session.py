@@ -339,7 +339,7 @@ class E2eSession:
             navigations, value = tab.navigations, None
             self.locating.before(step, tab)
             try:
-                value = await tab.race(_fresh(tab, tool, target, do))
+                value = await tab.race(_fresh(tab, tool, target, do), step)
             except Interrupted:
                 if tab.dialog is None:  # the tab, the browser or the session has gone
                     if tab.page.is_closed():

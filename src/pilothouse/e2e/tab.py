@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pilothouse.e2e.browser import CDPSession, Dialog, Locator, Page
     from pilothouse.e2e.ports import Recording
+    from pilothouse.e2e.step_record import Step
 
 GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
@@ -61,6 +62,8 @@ class Tab:
     """The accessibility snapshot after the last good step."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One step at a time; a second call waits for the first."""
+    held_up: tuple[Step, asyncio.Future[Any]] | None = None
+    """The step that a dialog interrupted: it goes on when the dialog is answered."""
     _told: Changes | None = None
     _cdp: CDPSession | None = None
     _stirred: asyncio.Future[None] | None = None
@@ -94,13 +97,13 @@ class Tab:
             self._cdp = await self.page.context.new_cdp_session(self.page)
         return self._cdp
 
-    async def race[T](self, step: Awaitable[T]) -> T:
+    async def race[T](self, doing: Awaitable[T], step: Step) -> T:
         """A step's value, unless something interrupts it.
 
         Raises:
             Interrupted: the step may still be under way in the browser; its end is not waited for.
         """
-        task = asyncio.ensure_future(step)
+        task = asyncio.ensure_future(doing)
         self._stirred = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait((task, self._stirred), return_when=asyncio.FIRST_COMPLETED)
@@ -112,6 +115,7 @@ class Tab:
         if not task.done():
             # A click that opened a dialog ends when the dialog does; its outcome tells nothing.
             task.add_done_callback(_ignore)
+            self.held_up = (step, task) if self.dialog is not None else None
             raise Interrupted
         return task.result()
 

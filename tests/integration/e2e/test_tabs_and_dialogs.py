@@ -162,6 +162,40 @@ def test_a_dialog_in_one_tab_leaves_the_others_free(shop: Driver) -> None:
     shop.call("handleDialog", accept=True, tabId="t1")
 
 
+def test_the_answer_to_a_dialog_tells_of_the_next_one(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("evaluate", script="alert('first'); alert('second')")
+    then = shop.call("handleDialog", accept=True)
+    assert (then["message"], then["dialog"]["message"]) == ("first", "second")
+    last = shop.call("handleDialog", accept=True)
+    assert last["message"] == "second"
+    assert not last.keys() & {"dialog", "step"}
+
+
+def test_a_step_that_a_dialog_held_up_is_told_if_it_is_not_done(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    shop.call("evaluate", script="void setTimeout(() => alert('in between'), 200)")
+    assert shop.call("click", selector="#nothing", timeout=1_000)["dialog"]
+    answered = shop.call("handleDialog", accept=True)
+    assert answered["step"].startswith("click #nothing was not done: Timeout 1000ms")
+
+
+def test_who_may_leave_a_page_has_left_it_when_the_dialog_is_answered(shop: Driver) -> None:
+    shop.visit("/")
+    shop.visit("/dialogs.html")
+    here = shop.value("onbeforeunload = event => event.preventDefault(), location.href")
+    shop.call("click", selector="h1")  # a page that nobody has touched is left without a word
+    assert shop.visit("/second.html")["dialog"]["type"] == "beforeunload"
+    stayed = shop.call("handleDialog", accept=False)
+    assert (stayed["url"], stayed["step"]) == (
+        here,
+        "navigate /second.html was not done: net::ERR_ABORTED",
+    )
+    assert shop.call("goBack")["dialog"]["type"] == "beforeunload"
+    assert shop.call("handleDialog", accept=True)["url"] == f"{shop.url}/"
+    assert shop.value("location.pathname") == "/"
+
+
 def test_without_a_dialog_there_is_nothing_to_handle(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     error = shop.fault("handleDialog", accept=True)
