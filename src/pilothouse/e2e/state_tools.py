@@ -42,6 +42,8 @@ ROUTED = (
     " Requests of service workers are not routed."
 )
 _STATE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[^\x00\r\n]*")
 _ACTIONS = ("respond", "block", "edit", "har")
 
 
@@ -194,6 +196,13 @@ async def _rule(session: E2eSession, routes: Routes, args: Route) -> Rule:
         raise _wrong("failNth", "it goes with respond or block", "respond or block", given[0])
     if not (args.url or args.har):
         raise _wrong("url", "a rule needs a url", "a part of the URL, or a glob", "nothing")
+    for kind in (args.respond, args.edit):
+        for name, value in (kind.headers if kind else {}).items():
+            # The browser would leave such an answer, and the request would wait for ever.
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                field = f"{'respond' if kind is args.respond else 'edit'}.headers"
+                expected = "names of letters, digits and dashes, values of one line"
+                raise _wrong(field, f"{name!r} cannot be sent", expected, {name: value})
     if len(routes.rules) >= MOST_RULES:
         raise _wrong("action", f"there are {MOST_RULES} rules", "action remove first", "add")
     try:

@@ -50,6 +50,16 @@ def fetched(driver: Driver, url: str, options: str = "{}") -> Any:
     )
 
 
+@pytest.mark.parametrize("headers", [{"X-A": "one\r\ntwo"}, {"no name": "x"}, {"": "x"}])
+@pytest.mark.parametrize("kind", ["respond", "edit"])
+def test_a_header_that_no_browser_takes_is_refused(
+    app: Driver, kind: str, headers: dict[str, str]
+) -> None:
+    error = app.fault("route", url="/api/cart", **{kind: {"headers": headers}})
+    assert (error["type"], error["field"]) == ("invalid_input", f"{kind}.headers")
+    assert not app.call("route", action="list")["rules"]
+
+
 def test_a_mocked_answer_reaches_the_page_and_the_observer(app: Driver) -> None:
     added = app.call("route", url="/api/cart", respond={"status": 418, "body": '{"mocked": 1}'})
     assert buy(app) == '418 {"mocked": 1}'
