@@ -43,6 +43,8 @@ class Evidence:
     missing: list[str] = field(default_factory=list)
     is_silent: bool = False
     """The page answered nothing that it was asked."""
+    awaited: Exchange | None = None
+    """The page that was to come: its server has not answered yet, and no other page will."""
 
 
 def rank(evidence: Evidence, base: str) -> list[str]:
@@ -53,7 +55,12 @@ def rank(evidence: Evidence, base: str) -> list[str]:
 def _causes(evidence: Evidence, base: str) -> list[str]:
     trouble = evidence.trouble
     found = [f"the script threw {trouble.message}"] if trouble.kind == "script" else []
-    if evidence.is_silent:
+    if trouble.kind == "replaced":
+        found.append("another page was loaded before the script had ended")
+    if evidence.awaited:
+        request = f"{evidence.awaited.method} {short_url(evidence.awaited.url, base)}"
+        found.append(f"the server has not answered {request} yet, and the tab waits for that")
+    elif evidence.is_silent:
         found.append("the page answers nothing: a script that does not end may keep it busy")
     if evidence.overlay:
         found.append(f"the dev server shows an error in the page: {evidence.overlay}")

@@ -131,18 +131,18 @@ def next_calls(evidence: Evidence, target_id: str) -> list[str]:
     """Calls worth making, the most telling first."""
     calls = []
     kind = evidence.trouble.kind
-    if kind in ("not_found", "ambiguous", "timeout"):
+    if kind in ("not_found", "ambiguous", "timeout") and not evidence.awaited:
         calls.append("snapshot, for what is on the page, with refs")
-    if evidence.overlay or evidence.server_exit:
-        calls.append("fix the code, then waitFor(hmr: true)")
     if evidence.server_exit:
-        calls.append("restartServer")
+        calls.append("fix the code, then restartServer")
+    elif evidence.overlay:
+        calls.append("fix the code, then waitFor(hmr: true)")
     failed = next((e for e, _ in evidence.requests if e.status >= 400), None)
     if failed and target_id:
         calls.append(
             f"cdp_get_response_body(targetId: {target_id}, requestId: {failed.request_id})"
         )
-    if evidence.server_lines:
+    if evidence.server_lines or evidence.awaited:
         calls.append("readServerLogs(logType: stderr)")
     if target_id:
         calls.append(f"cdp_read_events(targetId: {target_id}, level: error)")

@@ -68,6 +68,8 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
             _within(_console(tab, events, evidence), "console", evidence),
         )
         evidence.is_silent = not any(answers[:2]) and not await _answers(tab)
+        if evidence.is_silent or trouble.kind == "timeout":
+            evidence.awaited = _awaited(tab, step)
     else:
         evidence.missing.append("screenshot and snapshot: the page does not answer")
         await _within(_console(tab, events, evidence), "console", evidence)
@@ -113,6 +115,18 @@ async def _answers(tab: Tab) -> bool:
         if not error_name(error):
             raise
     return True
+
+
+def _awaited(tab: Tab, step: Step) -> Exchange | None:
+    """The request for the tab's next page, if its server has not answered it.
+
+    While there is one, Playwright asks the page that is still there for nothing.
+    """
+    # A page that another step asked for may have been on its way since long before.
+    since_seq = step.first_seq if step.tool in ("navigate", "goBack") else 0
+    documents = [e for e in exchanges(tab.events(since_seq)) if e.kind == "Document"]
+    newest = documents[-1] if documents else None
+    return newest if newest and not (newest.ended_at or newest.status) else None
 
 
 async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:

@@ -26,7 +26,7 @@ from pilothouse.e2e.model import (
     UrlNotAllowed,
     browser_crashed,
 )
-from pilothouse.e2e.protocol import Trouble, read_error, ref_of, script_message
+from pilothouse.e2e.protocol import DOWNLOAD, Trouble, read_error, ref_of, script_message
 from pilothouse.e2e.tab import RefGone
 
 if TYPE_CHECKING:
@@ -122,6 +122,15 @@ class Explainer:
         limit = step.args.get("timeout")
         common: dict[str, Any] = {"sessionId": session.id, "tabId": tab.id, "url": tab.url}
         match trouble.kind:
+            case "not_found" | "timeout" if evidence.awaited:
+                return StepTimeout(
+                    f"Timeout: the tab waits for {evidence.awaited.url}, which the server has not"
+                    " answered",
+                    hint="readServerLogs may say why; navigate elsewhere, or give it more time",
+                    selector=step.selector or None,
+                    timeout=limit,
+                    **common,
+                )
             case "not_found" if evidence.is_silent:
                 return StepTimeout(
                     "Timeout: the page answers nothing"
@@ -176,6 +185,14 @@ class Explainer:
                     hint="correct the script; the page's own errors are in `console`",
                     script=str(step.args.get("script", ""))[:500],
                     error=trouble.message,
+                    **common,
+                )
+            case "replaced":
+                kind = ScriptError if step.tool == "evaluate" else ActionFailed
+                return kind(
+                    f"{step.tool} did not end: {trouble.message}",
+                    hint="wait for that page first (waitFor takes url, text or selector), then"
+                    " try again",
                     **common,
                 )
             case "crashed":
@@ -235,6 +252,10 @@ def _way_out(trouble: Trouble, cover: str) -> str:
 
 
 def _navigation_hint(reason: str) -> str:
+    if reason == DOWNLOAD:
+        return "the file is saved; getSessionStatus lists downloads with their paths"
+    if "ERR_ABORTED" in reason:
+        return "the answer has no page (204, a download), or another navigation came first"
     if "CONNECTION_REFUSED" in reason:
         return "nothing listens there: getSessionStatus says how the app's server is"
     if "NAME_NOT_RESOLVED" in reason or "TUNNEL" in reason:

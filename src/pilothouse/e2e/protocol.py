@@ -14,10 +14,13 @@ type TroubleKind = Literal[
     "syntax",
     "navigation",
     "script",
+    "replaced",
     "closed",
     "crashed",
     "other",
 ]
+
+DOWNLOAD = "it is a download, not a page"
 
 _REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -90,6 +93,10 @@ def read_error(name: str, text: str) -> Trouble:
         return Trouble("syntax", first.removeprefix("Error: "))
     if net := _NET.search(message):
         return Trouble("navigation", net[1])
+    if "Download is starting" in first:
+        return Trouble("navigation", DOWNLOAD)
+    if "Execution context was destroyed" in first:
+        return Trouble("replaced", "another page was loaded meanwhile")
     if name == "TimeoutError" or _LIMIT.search(first):
         return _timeout(first, log)
     return Trouble("other", first.removeprefix("Error: "), *_seen(log))
@@ -126,7 +133,9 @@ def _timeout(first: str, log: str) -> Trouble:
 
 def _waits(log: str) -> bool:
     """Whether the time went by looking for an element."""
-    return "waiting for" in log and "navigating to" not in log
+    # A picture of the page waits for its fonts.
+    looked = log.replace("waiting for fonts", "")
+    return "waiting for" in looked and "navigating to" not in looked
 
 
 def _seen(log: str) -> tuple[str, str, str]:

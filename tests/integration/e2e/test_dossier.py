@@ -113,6 +113,43 @@ def test_a_page_that_a_script_keeps_busy_is_not_said_to_lack_the_element(lone: D
     assert lone.call("click", selector="#broken")["url"] == opened["url"]
 
 
+def test_a_tab_that_waits_for_its_server_is_not_said_to_be_kept_busy(lone: Driver) -> None:
+    never = "/api/slow?ms=600000"
+    lone.visit("/faults.html")
+    error = lone.fault("navigate", url=never, timeout=500)
+    assert error["type"] == "timeout"
+    assert f"{never}, which the server has not answered" in error["message"]
+    assert error["causes"][0].startswith(f"the server has not answered GET {never} yet")
+    assert "readServerLogs(logType: stderr)" in error["next"]
+    lone.visit("/faults.html")
+    # An address that a timer sets is no part of the step that set the timer.
+    lone.call("evaluate", script=f"void setTimeout(() => {{ location = {never!r} }})")
+    error = fails(lone, "#broken")
+    assert error["type"] == "timeout"
+    assert error["causes"][0].startswith(f"the server has not answered GET {never} yet")
+    assert not any("busy" in cause for cause in error["causes"])
+    lone.visit("/faults.html")
+    assert fails(lone)["type"] == "element_not_found"
+
+
+def test_a_script_whose_page_is_left_is_not_said_to_have_thrown(shop: Driver) -> None:
+    shop.visit("/faults.html")
+    error = shop.fault("evaluate", script="location = '/second.html'; new Promise(() => {})")
+    assert error["type"] == "script_error"
+    assert "another page was loaded meanwhile" in error["message"]
+    assert "waitFor" in error["suggestion"]
+    assert not any("threw" in cause for cause in error["causes"])
+
+
+def test_a_download_in_place_of_a_page_is_said_to_be_one(shop: Driver) -> None:
+    shop.visit("/")
+    error = shop.fault("navigate", url="/report.csv")
+    assert (error["type"], error["reason"]) == ("navigation_failed", "it is a download, not a page")
+    assert "getSessionStatus" in error["suggestion"]
+    names = [saved["name"] for saved in shop.call("getSessionStatus")["downloads"]]
+    assert "report.csv" in names
+
+
 def test_a_failure_is_told_soon_after_its_timeout(faults: Driver) -> None:
     for once in tries():
         with once.within(0.5 + SLACK_S):
@@ -186,7 +223,7 @@ def test_a_server_that_has_exited_is_the_first_cause_and_told_with_its_log(
         assert error["causes"][0].startswith("the dev server has exited (code 3)")
         assert error["server"] == {"type": "server_exited", "exitCode": 3}
         assert "fatal: the shop closes" in error["serverLogs"]["stderr"]
-        assert "restartServer" in error["next"]
+        assert "fix the code, then restartServer" in error["next"]
         (notice,) = done.get("notices") or error["notices"]
         assert (notice["type"], notice["exitCode"]) == ("server_exited", 3)
         assert notice["log"][-1] == "fatal: the shop closes"

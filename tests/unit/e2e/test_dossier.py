@@ -131,8 +131,9 @@ def test_a_console_error_is_told_with_its_frames(
         (Evidence(Trouble("timeout", ""), server_lines=["x"]), ["snapshot", "readServerLogs"]),
         (
             Evidence(Trouble("navigation", ""), server_exit={"exitCode": 1}),
-            ["fix the code", "restartServer"],
+            ["fix the code, then restartServer"],
         ),
+        (Evidence(Trouble("other", ""), overlay="x"), ["fix the code, then waitFor(hmr"]),
         (Evidence(Trouble("script", "")), []),
     ],
 )

@@ -111,6 +111,12 @@ def test_a_wait_in_vain_tells_how_the_element_was(seen: str, obstacle: str) -> N
     assert trouble.obstacle == obstacle
 
 
+def test_a_picture_that_waits_for_fonts_misses_no_element() -> None:
+    log = "\nCall log:\n  - taking page screenshot\n  - waiting for fonts to load..."
+    said = f"Page.screenshot: Timeout 30000ms exceeded.{log}"
+    assert read_error("TimeoutError", said).kind == "timeout"
+
+
 def test_time_that_went_by_looking_for_an_element_is_not_found() -> None:
     assert read_error("TimeoutError", click_log(WAITS)).kind == "not_found"
 
