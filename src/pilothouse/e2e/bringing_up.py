@@ -13,7 +13,7 @@ from pilothouse.core.urls import Policy, loopback_only, target_of
 from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
-from pilothouse.e2e.model import BrowserLaunchFailed, ServerLogged
+from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
 from pilothouse.e2e.starting import check_own, own_origins, resolved
 
 if TYPE_CHECKING:
@@ -212,7 +212,15 @@ class Builder:
         session.notices.append(
             {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-TAIL:]}
         )
-        session.note("server exited", f"{service} with code {code}")
+        # Not as a note too: that would be told when another one runs already.
+        session.timeline.emit(
+            BrowserNoted(
+                at=self._means.clock(),
+                what="server exited",
+                detail=f"{service} with code {code}",
+                session_id=session.id,
+            )
+        )
 
     def policy(self, session: E2eSession, *, own: bool = True) -> Policy:
         """Where the session's browser may go; without its own servers, if `own` is False."""

@@ -35,6 +35,8 @@ LOCK_FILES = {
 MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 ENVIRONMENTS = (".venv", "venv", "env")
 MAX_FILE = 1_000_000
+WORKSPACES = ("packages", "apps")
+"""Where the apps of a repository lie that has several."""
 MAX_NESTING = 4
 """Scripts that run scripts."""
 
@@ -68,8 +70,9 @@ class Package:
         self.folder = folder
         try:
             found = json.loads(_text(folder / "package.json") or "{}")
-        except ValueError:
-            found = {}
+        except (ValueError, RecursionError):
+            found = None
+        self.is_readable = isinstance(found, dict)
         self._content: dict[str, Any] = found if isinstance(found, dict) else {}
 
     @cached_property
@@ -111,6 +114,27 @@ def detect(folder: Path) -> Plan | None:
     first, *others = plans
     shown = tuple(dict.fromkeys(shlex.join(other.argv) for other in others))
     return Plan(first.argv, first.why, shown, first.missing)
+
+
+def why_none(folder: Path) -> tuple[str, list[str]]:
+    """Why nothing in a folder says how to start its app, and which folders below it do."""
+    said = []
+    if (folder / "package.json").is_file():
+        package = Package(folder)
+        has = ", ".join(list(package.scripts)[:10]) or "none"
+        said.append(
+            f"package.json has no script {', '.join(SCRIPTS)} that serves (scripts: {has})"
+            if package.is_readable
+            else "package.json is not a JSON object"
+        )
+    if (folder / "Procfile").is_file():
+        said.append("Procfile has no line `web:` that can be run without a shell")
+    below = _folders(folder)
+    for name in WORKSPACES:
+        below += _folders(folder / name)
+    places = [path.relative_to(folder).as_posix() for path in below if detect(path)]
+    nothing = "no package.json, manage.py, Python app, Procfile or index.html"
+    return "; ".join(said) or nothing, places[:5]
 
 
 def fixed_port(argv: Sequence[str]) -> int:

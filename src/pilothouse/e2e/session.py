@@ -180,7 +180,7 @@ class E2eSession:
                 path=path,
             )
         if not found.is_file():
-            raise FileNotAllowed(f"there is no file {path}", hint="check the path", path=path)
+            raise FileNotAllowed(f"there is no file {found}", hint="check the path", path=path)
         return found
 
     def keep_secret(self, text: str) -> None:

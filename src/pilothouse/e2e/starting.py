@@ -14,7 +14,7 @@ from pilothouse.core.urls import Policy, UrlError, origin_of, target_of
 from pilothouse.e2e.allowed import check_command, check_cwd, child_env
 from pilothouse.e2e.commands import ContractCommand
 from pilothouse.e2e.contract_server import start_contract
-from pilothouse.e2e.detect import detect, local_program
+from pilothouse.e2e.detect import detect, local_program, why_none
 from pilothouse.e2e.model import ServerStartFailed, UrlNotAllowed
 from pilothouse.e2e.servers import RunningApp, start_plain
 
@@ -85,10 +85,14 @@ class Starter:
         if not argv:
             plan = await asyncio.to_thread(detect, cwd)
             if plan is None:
+                reason, places = await asyncio.to_thread(why_none, cwd)
+                hint = "give command, such as ['npm', 'run', 'dev'], or url of an app that runs"
+                if places:
+                    hint = f"pass the app's own folder as cwd ({', '.join(places)}), or {hint}"
                 raise ServerStartFailed(
-                    f"nothing in {cwd} says how to start the app",
-                    hint="give command, such as ['npm', 'run', 'dev'], or url of an app that runs",
-                    reason="no package.json, manage.py, Python app, Procfile or index.html",
+                    f"nothing in {cwd} says how to start the app: {reason}",
+                    hint=hint,
+                    reason=reason,
                 )
             report(plan.why)
             argv = list(plan.argv)

@@ -188,7 +188,13 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
 def _endpoint(cdp: str | None) -> str:
     if not cdp:
         return ""
+    from pilothouse.core.urls import UrlError, target_of
+
     host, _, port = cdp.removeprefix("http://").rpartition(":")
+    try:
+        target_of(f"http://{host}:{port}")
+    except UrlError:
+        host = ""
     if not host or not port.isdigit():
         raise InvalidInput(
             f"cdp: {cdp!r} is no host:port",

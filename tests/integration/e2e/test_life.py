@@ -211,6 +211,9 @@ def test_a_step_that_fails_because_the_server_died_says_so(
     assert fault["server"] == {"type": "server_exited", "exitCode": 7}
     assert "the last words of the app" in fault["serverLogs"]["stderr"]
     assert "exited (code 7)" in fault["causes"][0]
+    driver.call("restartServer", **in_session(session))
+    after = driver.call("navigate", **in_session(session, url="/"))
+    assert not after.keys() & {"notices", "browser"}, "the end of the one before is old news"
 
 
 def test_a_running_server_is_restarted_on_the_same_port(

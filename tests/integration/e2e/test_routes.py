@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,6 +182,9 @@ def test_a_rule_that_makes_no_sense_is_refused(
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../etc/passwd", "no-such.har"])
 def test_a_har_file_outside_of_the_sessions_folders_is_refused(app: Driver, path: str) -> None:
     assert app.fault("route", har=path)["type"] == "file_not_allowed"
+    # A path may be meant from another folder than the one that it is taken from.
+    message = app.fault("route", har="no/such.har")["message"]
+    assert message == f"there is no file {Path.cwd() / 'no/such.har'}"
 
 
 def test_a_file_that_is_no_har_is_refused(app: Driver) -> None:
