@@ -54,7 +54,7 @@ _TOLD = frozenset(
 
 
 async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
-    evidence = Evidence(trouble, selector=step.selector, baseline=tab.baseline)
+    evidence = Evidence(trouble, selector=trouble.sought or step.selector, baseline=tab.baseline)
     events = tab.events(tab.shown_seq)
     alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
     # The picture first: it is what takes longest, and what changes soonest.

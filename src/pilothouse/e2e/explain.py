@@ -118,7 +118,7 @@ class Explainer:
     def _fault(
         self, session: E2eSession, tab: Tab, step: Step, trouble: Trouble, evidence: Evidence
     ) -> StepFault:
-        target = step.target
+        target = trouble.sought or step.target
         limit = step.args.get("timeout")
         common: dict[str, Any] = {"sessionId": session.id, "tabId": tab.id, "url": tab.url}
         match trouble.kind:
@@ -180,9 +180,12 @@ class Explainer:
             case "navigation":
                 return self._navigation(session, step, trouble, common)
             case "script":
+                hint = "correct the script; the page's own errors are in `console`"
+                if "Illegal return" in trouble.message:
+                    hint = "write it as a function, () => { … return … }, or as one expression"
                 return ScriptError(
                     trouble.message,
-                    hint="correct the script; the page's own errors are in `console`",
+                    hint=hint,
                     script=str(step.args.get("script", ""))[:500],
                     error=trouble.message,
                     **common,
@@ -201,9 +204,12 @@ class Explainer:
                     hint="open another with tabs (action new); the session goes on",
                     **common,
                 )
+        hint = "call snapshot to see what the element is and can do"
+        if trouble.message.startswith("Unknown key"):
+            hint = "use a name of KeyboardEvent.key, such as Enter, ArrowDown, a or Control+A"
         return ActionFailed(
             trouble.message,
-            hint="call snapshot to see what the element is and can do",
+            hint=hint,
             selector=step.selector or None,
             **common,
         )

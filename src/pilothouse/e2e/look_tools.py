@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -145,8 +146,12 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
     return Evaluated(**acted(done), result=text[:MOST_CONTENT], length=len(text))
 
 
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 def plain(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """JavaScript values that JSON does not have, as text; so is one that holds itself."""
+    """JavaScript values that JSON does not have, as text that JavaScript would write; so is one
+    that holds itself."""
     if isinstance(value, dict | list):
         if id(value) in around:
             return "[circular]"
@@ -159,7 +164,9 @@ def plain(value: Any, around: tuple[int, ...] = ()) -> Any:
     if value is None or isinstance(value, str | int | bool):
         return value
     if isinstance(value, float):
-        return value if value - value == 0 else str(value)
+        return value if value - value == 0 else _NO_NUMBERS[str(value)]
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return str(value)
 
 

@@ -26,6 +26,7 @@ _REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CALL = re.compile(r"^(?:\w+\.)+\w+: ")
 _LIMIT = re.compile(r"Timeout (\d+)ms exceeded")
+_SOUGHT = re.compile(r'waiting for locator\((".*")\)$', re.MULTILINE)
 _RESOLVED = re.compile(r"resolved to (?:(hidden|visible) )?(<.*>)")
 _COVERED = re.compile(
     r"(?P<cover><.*>)(?: from (?P<outer><.*>) subtree)? intercepts pointer events"
@@ -69,6 +70,8 @@ class Trouble:
     candidates: tuple[str, ...] = ()
     """The elements that an ambiguous selector found, each with a selector that finds it alone."""
     found: int = 0
+    sought: str = ""
+    """The selector that found nothing, where the step has more than one."""
 
 
 def ref_of(selector: str) -> str:
@@ -126,6 +129,10 @@ def _unquoted(text: str) -> str:
 
 
 def _timeout(first: str, log: str) -> Trouble:
+    *before, last = _SOUGHT.split(log)
+    if len(before) > 2 and before[-1] not in before[:-1] and "resolved to" not in last:
+        # What is dragged was there, but not where it is to be dropped.
+        return Trouble("not_found", first, sought=_unquoted(before[-1]))
     matched, cover, obstacle = _seen(log)
     kind: TroubleKind = "timeout" if matched or not _waits(log) else "not_found"
     return Trouble(kind, first, matched, cover, obstacle)

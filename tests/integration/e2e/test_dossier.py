@@ -141,6 +141,27 @@ def test_a_script_whose_page_is_left_is_not_said_to_have_thrown(shop: Driver) ->
     assert not any("threw" in cause for cause in error["causes"])
 
 
+def test_a_drag_names_the_one_of_its_two_elements_that_is_not_there(shop: Driver) -> None:
+    shop.visit("/")
+    for ends in ({"from": "h1", "to": "#nowhere"}, {"from": "#nowhere", "to": "h1"}):
+        error = shop.fault("drag", **ends, timeout=500)
+        assert (error["type"], error["selector"]) == ("element_not_found", "#nowhere")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "way"),
+    [
+        ("evaluate", {"script": "return 5"}, "write it as a function"),
+        ("pressKey", {"key": "Retrun"}, "use a name of KeyboardEvent.key"),
+    ],
+)
+def test_the_way_out_fits_the_mistake(
+    shop: Driver, tool: str, arguments: dict[str, str], way: str
+) -> None:
+    shop.visit("/")
+    assert shop.fault(tool, **arguments)["suggestion"].startswith(way)
+
+
 def test_a_download_in_place_of_a_page_is_said_to_be_one(shop: Driver) -> None:
     shop.visit("/")
     error = shop.fault("navigate", url="/report.csv")

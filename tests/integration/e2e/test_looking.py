@@ -121,8 +121,9 @@ def test_a_pdf_is_a_file_and_a_resource(shop: Driver) -> None:
         ("async () => (await fetch('/api/missing')).status", 404),
         ("Promise.resolve('later')", "later"),
         ("undefined", None),
-        ("NaN", "nan"),
-        ("1 / 0", "inf"),
+        ("NaN", "NaN"),
+        ("[1 / 0, -1 / 0]", ["Infinity", "-Infinity"]),
+        ("new Date(0)", "1970-01-01T00:00:00.000Z"),
         ("2 ** 53", 2**53),
         (
             "(() => { const me = {name: 'a'}; me.me = me; return me })()",
