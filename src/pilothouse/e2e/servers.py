@@ -299,9 +299,10 @@ class PlainServer:
     ) -> ServerStartFailed:
         paths = self._output.paths
         return kind(
-            f"The server did not start: {reason}.",
+            f"The server {self._spec.name} did not start: {reason}.",
             hint=hint,
             reason=reason,
+            service=self._spec.name,
             cause=cause,
             exitCode=code,
             stderr=self._read("stderr"),

@@ -58,6 +58,15 @@ def test_a_service_is_named_where_it_is_told_of_and_asked_for(driver: Driver) ->
     driver.call("endSession")
 
 
+def test_a_service_that_does_not_start_is_named(driver: Driver) -> None:
+    # Both may be started by the same words, each in a folder of its own.
+    ends = {"name": "api", "command": [sys.executable, "-c", "raise SystemExit('no database')"]}
+    error = driver.fault("startSession", services=[{"name": "web", "command": COMMAND}, ends])
+    assert (error["type"], error["service"]) == ("server_start_failed", "api")
+    assert error["message"].startswith("The server api did not start")
+    assert "no database" in error["stderr"]
+
+
 def test_an_app_that_does_not_run_yet_is_told_of(driver: Driver) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
