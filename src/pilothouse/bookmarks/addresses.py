@@ -46,8 +46,13 @@ def is_id(address: str) -> bool:
     return address.isascii() and address.isdigit()
 
 
-def parse_path(text: str) -> list[str]:
-    """The titles of a path, the outermost first.
+def _as_chrome_has_it(id: str) -> str:
+    """Chrome reads 05 as 5; what is written down under 05 would not be found again."""
+    return id.lstrip("0") or ROOT
+
+
+def parse_path(text: str, field: str = "path") -> list[str]:
+    """The titles of a path, the outermost first; `field` is the argument that it came in.
 
     Raises:
         InvalidInput: a title is missing or its quotes do not close.
@@ -61,7 +66,7 @@ def parse_path(text: str) -> list[str]:
                 f"the path cannot be read from character {at + 1} on",
                 hint="write titles with > between them, as in Bar > Tech > AI; quote an empty one "
                 'or one with > or " in it, as in Bar > "a > b"',
-                field="path",
+                field=field,
                 expected="an id or a path",
                 received=text[:200],
             )
@@ -111,13 +116,13 @@ class Place:
 
 
 async def find(peer: Peer, address: str, *, field: str = "id", folder: bool = False) -> str:
-    """The id of an address. An id is taken as it is: Chrome says itself if there is none.
+    """The id of an address. An id is not looked up: Chrome says itself if there is none.
 
     Raises:
         InvalidInput, BookmarkNotFound, AmbiguousPath.
     """
     if is_id(address):
-        return address
+        return _as_chrome_has_it(address)
     place = await locate(peer, address, field=field, folder=folder)
     if place.missing:
         raise await _not_found(peer, address, place, field)
@@ -131,8 +136,8 @@ async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -
         InvalidInput, BookmarkNotFound (of its first title), AmbiguousPath.
     """
     if is_id(address):
-        return Place(address)
-    first, *titles = parse_path(address)
+        return Place(_as_chrome_has_it(address))
+    first, *titles = parse_path(address, field)
     if folder and len(titles) + 1 >= DEEPEST:  # what is put into it lies one deeper
         raise too_deep(field)
     place = await _root(peer, first, address, field)
@@ -179,6 +184,14 @@ def _only(found: Sequence[Node], address: str, field: str) -> str:
 async def _not_found(peer: Peer, address: str, place: Place, field: str) -> BookmarkNotFound:
     children: list[Node] = await peer.ask("getChildren", {"id": place.id})
     wanted = place.missing[0]
+    if page := next((child for child in children if child["title"] == wanted), None):
+        return BookmarkNotFound(
+            f"{_quoted(wanted)[:200]} on the way of {address[:200]} is a bookmark, not a folder",
+            hint="name the folder that it is in, or another",
+            field=field,
+            lastFound=place.id,
+            id=page["id"],
+        )
     near = difflib.get_close_matches(wanted, [str(child["title"]) for child in children], n=3)
     return BookmarkNotFound(
         f"there is no {_quoted(wanted)[:200]} on the way of {address[:200]}",

@@ -281,8 +281,8 @@ async def _change(asked: PlannedChange, peer: Peer) -> Change:
         raise InvalidInput("the title holds a mask in place of a secret", hint="leave title out")
     match asked.do:
         case "create":
-            parent = await _id(peer, asked.parent_id, "parentId") if asked.parent_id else None
-            title = asked.title
+            given, title = asked.parent_id, asked.title
+            parent = None if given is None else await _id(peer, given, "parentId")
             if title is None:
                 raise _missing("title", asked.do)
             return Create(parent, title, asked.url, asked.index)

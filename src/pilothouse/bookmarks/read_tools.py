@@ -66,7 +66,8 @@ async def bookmark_get_tree(args: GetTree, bookmarks: Bookmarks) -> Nodes:
     if args.folder_id is None:
         nodes = await peer.ask("getTree")
     else:
-        nodes = await peer.ask("getSubTree", {"id": await find(peer, args.folder_id)})
+        id = await find(peer, args.folder_id, field="folderId")
+        nodes = await peer.ask("getSubTree", {"id": id})
     depth = None if args.depth is None else max(0, args.depth)
     shown = cut(nodes, depth, None if args.all else MOST_NODES)
     return _shown(shown, bookmarks.redactor)

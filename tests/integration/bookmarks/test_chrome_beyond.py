@@ -48,6 +48,43 @@ def test_a_path_that_two_folders_have_is_not_guessed(desk: Desk, chrome: Bookmar
     assert chrome.titles(BAR) == ["Twice", "Twice"]
 
 
+def test_a_bookmark_where_a_folder_is_wanted_is_not_told_to_be_missing(
+    desk: Desk, chrome: BookmarkChrome
+) -> None:
+    page = chrome.by_hand("create", {"parentId": BAR, "title": "Page", "url": URL})["id"]
+    for where in ("Bar > Page", "Bar > Page > Inside"):
+        fault = desk.fault("bookmark_add", parentId=where, title="One", url=URL)
+        assert "is a bookmark, not a folder" in fault["message"]
+        assert (fault["details"]["field"], fault["details"]["id"]) == ("parentId", page)
+
+
+def test_an_address_that_is_wrong_is_told_with_the_argument_that_it_came_in(
+    desk: Desk, chrome: BookmarkChrome
+) -> None:
+    create = {"do": "create", "title": "One", "parentId": ""}
+    for tool, field, arguments in (
+        ("bookmark_get", "id", {"id": "Bar >"}),
+        ("bookmark_get_tree", "folderId", {"folderId": "Nowhere"}),
+        ("bookmark_get_tree", "folderId", {"folderId": "Bar > Nowhere"}),
+        ("bookmark_add", "parentId", {"parentId": "", "title": "One", "url": URL}),
+        ("bookmark_plan", "parentId", {"changes": [create]}),
+    ):
+        assert desk.fault(tool, **arguments)["details"]["field"] == field, tool
+
+
+def test_what_was_done_to_an_id_with_zeros_before_it_is_undone(
+    desk: Desk, chrome: BookmarkChrome
+) -> None:
+    page = chrome.by_hand("create", {"parentId": BAR, "title": "Page", "url": URL})["id"]
+    desk.call("bookmark_update", id=f"0{page}", title="Renamed")
+    desk.call("bookmark_undo")
+    desk.call("bookmark_move", id=f"00{page}", parentId=f"0{OTHER}")
+    desk.call("bookmark_undo")
+    assert chrome.titles(BAR) == ["Page"]
+    (root,) = desk.call("bookmark_get", id="00")["nodes"]
+    assert root["id"] == "0"
+
+
 def test_paths_do_not_depend_on_the_language() -> None:
     with Desk() as desk, BookmarkChrome("--lang=ja") as chrome:
         chrome.connect(desk.open())
