@@ -36,6 +36,7 @@ from pilothouse.bookmarks.model import (
     RootFolder,
 )
 from pilothouse.bookmarks.preview import differing
+from pilothouse.bookmarks.records import summary
 from pilothouse.bookmarks.reversal import found_done, gathered, way_back
 from pilothouse.core.faults import Fault, NotAvailable
 
@@ -86,6 +87,10 @@ class Done:
     undoes: str = ""
     left: list[str] = field(default_factory=list)
     """What an undo could not bring back, and why."""
+    did: list[str] = field(default_factory=list)
+    """What it was that an undo took back."""
+    by: str = ""
+    """The session that had done that."""
 
 
 async def carry_out(
@@ -144,7 +149,9 @@ async def undo(
         entry = journal.begin(tool, session, len(changes), undone.id)
         done = await _carry_out(shelf, entry, changes)
         left = [str(one) for one in found if one.blocks]
-        return Done(done.entry, done.nodes, done.id_map, undone.id, left)
+        return Done(
+            done.entry, done.nodes, done.id_map, undone.id, left, summary(undone), undone.session
+        )
 
 
 async def recover(shelf: Shelf) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from pilothouse.bookmarks.addresses import find
 from pilothouse.bookmarks.applying import CHANGING, carry_out, undo
@@ -186,10 +186,16 @@ class Undone(Result):
     undone: str = Field(description="What was undone")
     id_map: dict[str, str] = Field(description="Old ids of what was brought back → new ones")
     left: list[str] = Field(description="What could not be brought back, and why")
+    _did: list[str] = PrivateAttr(default_factory=list)
+    _is_others: bool = PrivateAttr(default=False)
 
     def tell(self, story: Story) -> None:
         if self.entry:
             story.say(f"{self.undone} is undone. bookmark_undo {self.entry} does it again.")
+            # A session that did nothing itself undoes the last of all, whoever that was.
+            if self._is_others:
+                story.say("It was the change of another session.")
+            story.quote("what is undone", self._did)
         else:
             story.say(f"Nothing of {self.undone} could be undone.")
         if self.id_map:
@@ -213,12 +219,15 @@ async def bookmark_undo(args: BookmarkUndo, bookmarks: Bookmarks) -> Undone:
     """Undo a change, a batch or a plan; what was removed comes back with new ids and dates."""
     shelf = _shelf_of(args, bookmarks)
     done = await undo(shelf, args.entry, session=bookmarks.session, force=args.force)
-    return Undone(
+    undone = Undone(
         entry=done.entry,
         undone=done.undoes,
         id_map=done.id_map,
         left=bookmarks.redactor.texts(done.left),
     )
+    undone._did = bookmarks.redactor.texts(done.did)
+    undone._is_others = done.by != bookmarks.session
+    return undone
 
 
 class BookmarkJournal(Asking):

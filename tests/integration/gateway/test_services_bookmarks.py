@@ -160,6 +160,25 @@ async def test_a_session_keeps_its_name_over_its_worker_s_end_so_its_own_last_is
         assert [child[0] for child in chrome.shape(BAR)[1]] == ["his"]
 
 
+async def test_who_did_nothing_and_undoes_the_last_of_all_is_told_what_it_was_and_that_of_another(
+    rig: Rig,
+) -> None:
+    chrome = ChromeBookmarks()
+    async with connected(rig, chrome):
+        ann, ben = await rig.agent(), await rig.agent()
+        await add(ann, "hers")
+
+        async def undo(agent: Agent) -> str:
+            call = {"name": "bookmark_undo", "arguments": {}}
+            return str((await agent.ask("tools/call", call))["content"][0]["text"])
+
+        told = await undo(ben)
+        assert ("another session" in told, "create hers" in told) == (True, True)
+        await add(ben, "his")
+        told = await undo(ben)
+        assert ("another session" in told, "create his" in told) == (False, True)
+
+
 # Killed
 
 
