@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pilothouse.observe.bodies import MAX_BODY_BYTES, is_text
 from pilothouse.observe.cdp import COMMAND_S, ENABLE_S, Cdp, CdpError, CdpGone
 from pilothouse.observe.mapping import Mapper, places
 from pilothouse.observe.model import Body, Target
 from pilothouse.observe.protocol import INTERESTING
+from pilothouse.observe.targeting import (
+    NO_AUTO_ATTACH,
+    ORIGIN_WORKERS,
+    WORKERS,
+    Attached,
+    auto_attach,
+    origin_of,
+    own_title,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -39,20 +46,8 @@ _BUFFERS = {
     "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
     "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
 }
-_WORKERS = frozenset({"worker", "shared_worker", "service_worker", "worklet"})
-_ORIGIN_WORKERS = frozenset({"shared_worker", "service_worker"})
-
-
-@dataclass(eq=False, slots=True)
-class _Attached:
-    """One CDP session and the observations that its events go to."""
-
-    target_id: str
-    type: str
-    url: str
-    observations: list[Observation] = field(default_factory=list)
-    next_url: str = ""
-    """Where a page is on its way to."""
+_RECORDED = INTERESTING - {"Inspector.targetCrashed"}
+"""What becomes a record just as it comes."""
 
 
 class Browser:
@@ -62,10 +57,12 @@ class Browser:
         self.endpoint = endpoint
         self._precedence = precedence
         self._cdp: Cdp | None = None
-        self._sessions: dict[str, _Attached] = {}
+        self._sessions: dict[str, Attached] = {}
         self._page_session: dict[str, str] = {}
         self._plain: dict[str, str] = {}
         """Page session → its second one, without durable messages: see `_attach_plain`."""
+        self._attaching: set[str] = set()
+        """Targets that are asked for by themselves: the browser tells of it before it answers."""
         self._background: set[asyncio.Future[None]] = set()
         self.take_page: Callable[[str], Observation] | None = None
         """In a browser of our own: every page that comes is observed, before it runs."""
@@ -154,24 +151,28 @@ class Browser:
         """
         target_id = observation.target_id
         is_first = not self._page_session
-        answer = await self.cdp.call(
-            "Target.attachToTarget", {"targetId": target_id, "flatten": True}, deadline=ENABLE_S
-        )
+        params = {"targetId": target_id, "flatten": True}
+        self._attaching.add(target_id)
+        try:
+            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+        finally:
+            self._attaching.discard(target_id)
         session = str(answer["sessionId"])
         self._page_session[target_id] = session
         try:
             told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
             info = told["targetInfo"]
-            self._sessions[session] = _Attached(
+            self._sessions[session] = Attached(
                 target_id, info["type"], info.get("url", ""), [observation]
             )
             if is_first:
                 # Filtered to what a page cannot attach by itself; another's tabs are never touched.
                 # Only now: a worker that comes before its page is known would be let go.
                 pages = ["page"] if self.take_page else []
-                kinds = [{"type": kind} for kind in (*pages, *sorted(_ORIGIN_WORKERS))]
-                self.cdp.post("Target.setAutoAttach", _auto_attach(kinds))
-            await self._attach_workers(observation, _origin(info.get("url", "")))
+                kinds = [{"type": kind} for kind in (*pages, *sorted(ORIGIN_WORKERS))]
+                self.cdp.post("Target.setAutoAttach", auto_attach(kinds))
+            if info["type"] not in ORIGIN_WORKERS:
+                await self._attach_workers(observation, origin_of(info.get("url", "")))
             observation.mapper = Mapper(target_id, partial(self._ask, session))
             last = self._enable(session, info["type"], observation)
             async with asyncio.timeout(ENABLE_S):
@@ -196,10 +197,7 @@ class Browser:
                 del self._sessions[number]
                 self.cdp.post("Target.detachFromTarget", {"sessionId": number})
         if not self._page_session and not self.take_page:
-            self.cdp.post(
-                "Target.setAutoAttach",
-                {"autoAttach": False, "flatten": True, "waitForDebuggerOnStart": False},
-            )
+            self.cdp.post("Target.setAutoAttach", NO_AUTO_ATTACH)
 
     def _enable(
         self, session: str, kind: str, observation: Observation
@@ -217,9 +215,9 @@ class Browser:
             post("Page.enable", {}, session)
         wanted = [
             *([{"type": "iframe"}] if observation.include_iframes else []),
-            *([{"type": kind} for kind in sorted(_WORKERS)] if observation.include_workers else []),
+            *([{"type": kind} for kind in sorted(WORKERS)] if observation.include_workers else []),
         ]
-        post("Target.setAutoAttach", _auto_attach(wanted), session)
+        post("Target.setAutoAttach", auto_attach(wanted), session)
         post("Runtime.runIfWaitingForDebugger", {}, session)
         return last
 
@@ -235,16 +233,21 @@ class Browser:
         if any(observation in held.observations for held in self._service_workers()):
             await self._attach_plain(observation.target_id)
         for target in await self.targets():
-            if target.type in _ORIGIN_WORKERS and _origin(target.url) == origin:
+            if target.type in ORIGIN_WORKERS and origin_of(target.url) == origin:
                 if all(held.target_id != target.id for held in self._sessions.values()):
                     await self._attach_worker(target, observation)
 
     def _share_workers(self, observation: Observation, origin: str) -> None:
         """Those that are attached already; at once, because their next event may be under way."""
+        heard = {
+            one.target_id for one in self._sessions.values() if observation in one.observations
+        }
         for attached in self._sessions.values():
-            if attached.type in _ORIGIN_WORKERS and _origin(attached.url) == origin:
-                if observation.include_workers and observation not in attached.observations:
+            if attached.type in ORIGIN_WORKERS and origin_of(attached.url) == origin:
+                # One that is observed for itself may have two sessions.
+                if observation.include_workers and attached.target_id not in heard:
                     attached.observations.append(observation)
+                    heard.add(attached.target_id)
 
     async def _attach_worker(self, target: Target, observation: Observation) -> None:
         params = {"targetId": target.id, "flatten": True}
@@ -255,13 +258,15 @@ class Browser:
         except CdpError:
             return  # it ended meanwhile
         session = str(answer["sessionId"])
+        if session in self._sessions:
+            return  # taken when the browser told of it
         if any(held.target_id == target.id for held in self._sessions.values()):
             self.cdp.post("Target.detachFromTarget", {"sessionId": session})
             return
-        self._sessions[session] = _Attached(target.id, target.type, target.url, [observation])
+        self._sessions[session] = Attached(target.id, target.type, target.url, [observation])
         self._enable(session, target.type, observation)
 
-    def _service_workers(self) -> list[_Attached]:
+    def _service_workers(self) -> list[Attached]:
         return [held for held in self._sessions.values() if held.type == "service_worker"]
 
     async def _attach_plain(self, target_id: str) -> None:
@@ -297,7 +302,7 @@ class Browser:
 
     def _on_event(self, method: str, params: dict[str, Any], session: str) -> None:
         attached = self._sessions.get(session)
-        if method in INTERESTING:
+        if method in _RECORDED:
             if attached is not None:
                 for observation in attached.observations:
                     self._deliver(observation, attached, method, params, session)
@@ -305,11 +310,13 @@ class Browser:
             self._child(params, attached)
         elif method == "Target.detachedFromTarget":
             self._gone(str(params.get("sessionId", "")))
+        elif method == "Inspector.targetCrashed" and attached is not None:
+            self._crashed(attached, session)
 
     def _deliver(
         self,
         observation: Observation,
-        attached: _Attached,
+        attached: Attached,
         method: str,
         params: dict[str, Any],
         session: str,
@@ -327,22 +334,33 @@ class Browser:
                 attached.next_url = params["request"]["url"]
         elif method == "Page.frameNavigated":
             self._navigated(observation, attached, params["frame"])
-        elif method == "Inspector.targetCrashed":
-            self.cdp.fail_session(session, "the page crashed")
+
+    def _crashed(self, attached: Attached, session: str) -> None:
+        is_end = attached.type in ORIGIN_WORKERS
+        for observation in attached.observations:
+            if is_end:  # Chrome says so of every shared and service worker that ends
+                observation.note("workerEnded", url=attached.url)
+                continue
+            observation.take("Inspector.targetCrashed", {}, session)
             if attached.target_id == observation.target_id:
                 observation.state = "crashed"
+        self.cdp.fail_session(session, "the worker has ended" if is_end else "the page crashed")
+        if attached.type == "shared_worker":
+            # Chrome itself ends when it looks for targets anew while one that ended is held.
+            self.cdp.post("Target.detachFromTarget", {"sessionId": session})
+            self._gone(session)
 
     def _navigated(
-        self, observation: Observation, attached: _Attached, frame: dict[str, Any]
+        self, observation: Observation, attached: Attached, frame: dict[str, Any]
     ) -> None:
         if frame.get("parentId") or attached.target_id != observation.target_id:
             return
         before, attached.url, attached.next_url = attached.url, frame.get("url", ""), ""
         if observation.state == "crashed":
             observation.state = "observing"
-        if _origin(before) != _origin(attached.url):
-            self._share_workers(observation, _origin(attached.url))
-            self._spawn(self._attach_workers(observation, _origin(attached.url)))
+        if origin_of(before) != origin_of(attached.url):
+            self._share_workers(observation, origin_of(attached.url))
+            self._spawn(self._attach_workers(observation, origin_of(attached.url)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -354,17 +372,18 @@ class Browser:
         if not task.cancelled():
             task.exception()  # a connection that was lost is told elsewhere
 
-    def _child(self, params: dict[str, Any], parent: _Attached | None) -> None:
+    def _child(self, params: dict[str, Any], parent: Attached | None) -> None:
         """A frame or worker was attached: observe it, or let it run on unobserved."""
         session, info = str(params["sessionId"]), params["targetInfo"]
         kind, url, target_id = info["type"], info.get("url", ""), info["targetId"]
         if kind == "page" and params.get("waitingForDebugger"):
             self._new_page(session, target_id, url)
             return
-        if session in self._sessions or (parent is None and kind not in _ORIGIN_WORKERS):
+        asked = target_id in self._attaching and not params.get("waitingForDebugger")
+        if session in self._sessions or (parent is None and (asked or kind not in ORIGIN_WORKERS)):
             return  # told of what we attached ourselves
-        if parent is None or kind in _ORIGIN_WORKERS:
-            wanted = self._of_origin(_origin(url))
+        if parent is None or kind in ORIGIN_WORKERS:
+            wanted = self._of_origin(origin_of(url))
         else:
             wanted = list(parent.observations)
         # A frame or worker that is observed for itself still reports to its page, on a session of
@@ -379,7 +398,7 @@ class Browser:
         if not wanted:
             self._let_go(session)
             return
-        self._sessions[session] = _Attached(target_id, kind, url, wanted)
+        self._sessions[session] = Attached(target_id, kind, url, wanted)
         if kind == "service_worker":
             self._spawn(self._enable_worker(session, list(wanted)))
         else:
@@ -392,7 +411,7 @@ class Browser:
             return
         observation = self.take_page(target_id)
         self._page_session[target_id] = session
-        self._sessions[session] = _Attached(target_id, "page", url, [observation])
+        self._sessions[session] = Attached(target_id, "page", url, [observation])
         observation.mapper = Mapper(target_id, partial(self._ask, session))
         self._enable(session, "page", observation)
 
@@ -408,7 +427,9 @@ class Browser:
         found: list[Observation] = []
         for session in self._page_session.values():
             page = self._sessions.get(session)
-            if page is not None and origin in (_origin(page.url), _origin(page.next_url)):
+            if page is None or page.type in ORIGIN_WORKERS:
+                continue
+            if origin in (origin_of(page.url), origin_of(page.next_url)):
                 found += [o for o in page.observations if o.include_workers]
         return found
 
@@ -422,7 +443,8 @@ class Browser:
             if attached.target_id == observation.target_id:
                 self._page_session.pop(observation.target_id, None)
                 observation.state = "closed"
-                observation.note("detached", url=attached.url, reason="the tab was closed")
+                why = "the worker has ended" if attached.type in WORKERS else "the tab was closed"
+                observation.note("detached", url=attached.url, reason=why)
 
     # Bodies
 
@@ -476,24 +498,3 @@ class Browser:
             str(answer.get("body", "")),
             bool(answer.get("base64Encoded")),
         )
-
-
-def _auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
-    """Attach to these kinds, paused until we let them run, and to nothing else."""
-    return {
-        "autoAttach": True,
-        "flatten": True,
-        "waitForDebuggerOnStart": True,
-        "filter": [*kinds, {"exclude": True}],
-    }
-
-
-def own_title(title: str, url: str) -> str:
-    """What has no title is shown with its address from the host on instead."""
-    host = urlsplit(url).netloc.removeprefix("www.")
-    return "" if title in url and host in title else title
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else url

@@ -188,6 +188,75 @@ def test_a_service_worker_that_ran_before_the_page_came_reports_too(
     chromium.close_tab(other)
 
 
+@pytest.mark.parametrize(
+    ("page", "kind"), [("/sw", "service_worker"), ("/workers", "shared_worker")]
+)
+def test_a_worker_of_an_origin_is_observed_for_itself_beside_its_page_each_line_once(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str, page: str, kind: str
+) -> None:
+    other = chromium.open(site.url(page))
+    chromium.wait_for_title(other)
+    found = watcher.call("cdp_list_targets", types=[kind], filterUrlIncludes=site.url("/"))
+    worker = found["targets"][0]["id"]
+    say = "setTimeout(() => console.log('said by it')); 1"
+
+    def told(target: str, times: int) -> None:
+        chromium.evaluate(worker, say)
+        events = watcher.wait_for(target, lambda found: texts(found).count("said by it") >= times)
+        assert texts(events).count("said by it") == times
+
+    watcher.call("cdp_observe", targetId=worker)
+    told(worker, 1)
+    # The page comes, goes elsewhere and comes again: it hears each line once.
+    visit(chromium, tab, site.url("/empty"))
+    visit(chromium, tab, site.url("/empty", host="localhost"))
+    visit(chromium, tab, site.url("/empty"))
+    told(worker, 2)
+    before = texts(watcher.events(tab)).count("said by it")
+    told(worker, 3)
+    told(tab, before + 2)
+    watcher.call("cdp_stop_observe", targetId=worker)
+    told(tab, before + 3)
+    chromium.close_tab(other)
+
+
+def test_a_worker_that_ends_with_its_page_is_not_told_as_a_crash(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/workers"))
+    chromium.wait_for_title(tab)
+    visit(chromium, tab, site.url("/empty"))
+    events = watcher.wait_for(
+        tab, lambda found: any(e["type"] == "workerEnded" for e in found), kinds=["other"]
+    )
+    (ended,) = (event for event in events if event["type"] == "workerEnded")
+    assert ended["url"] == site.url("/shared-worker.js")
+    assert not [event for event in events if event["type"] == "targetCrashed"]
+
+
+def test_a_browser_outlives_an_observed_shared_worker_that_ran_before_its_page_came(
+    chromium: Chromium, site: Site
+) -> None:
+    other = chromium.open(site.url("/workers"))
+    chromium.wait_for_title(other)
+    with Watcher(chromium.port) as alone:
+        page, next_one = chromium.open("about:blank"), chromium.open("about:blank")
+        alone.call("cdp_observe", targetId=page)
+        visit(chromium, page, site.url("/empty"))
+        alone.wait_for(page, lambda found: "shared worker" in texts(found), kinds=["console"])
+        chromium.close_tab(other)
+        alone.wait_for(
+            page, lambda found: any(e["type"] == "workerEnded" for e in found), kinds=["other"]
+        )
+        chromium.close_tab(page)
+        alone.wait_for_state(page, "closed")
+        # Held on to, the worker that ended would bring the whole browser down here.
+        alone.call("cdp_observe", targetId=next_one)
+        listed = {target["id"] for target in alone.call("cdp_list_targets")["targets"]}
+        assert next_one in listed
+    chromium.close_tab(next_one)
+
+
 def test_a_tab_of_another_origin_is_not_told_of_foreign_workers(
     chromium: Chromium, site: Site, watcher: Watcher, tab: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pilothouse.observe.browser import own_title
+from pilothouse.observe.targeting import own_title
 
 
 @pytest.mark.parametrize(
