@@ -12,7 +12,7 @@ import anyio
 
 from pilothouse.core.faults import Fault
 from pilothouse.observe.cdp import CdpError, CdpGone, CdpTimeout
-from pilothouse.observe.choosing import choose, unattachable
+from pilothouse.observe.choosing import bodiless, choose, unattachable
 from pilothouse.observe.connections import Connections
 from pilothouse.observe.endpoint import START_HINT
 from pilothouse.observe.model import (
@@ -375,11 +375,8 @@ class Observatory:
             why = "the browser did not answer in time"
         except CdpError as error:
             why = error.message
-        known = observation.normalizer.requests.get(request_id)
-        if known is not None and known.url.startswith(("data:", "blob:")):
-            why = "it never came over the network; the page had it already"
         raise BodyNotAvailable(
-            f"the browser has no body for {request_id}: {why}",
+            f"the browser has no body for {request_id}: {bodiless(observation, request_id) or why}",
             hint="redirects, 204s, streams, cancelled and very large responses have none",
             requestId=request_id,
         )

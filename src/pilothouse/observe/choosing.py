@@ -1,4 +1,4 @@
-"""Which target a call means, and why one cannot be observed."""
+"""Which target a call means, and why one cannot be observed, or a request has no body."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pilothouse.observe.cdp import CdpTimeout
 from pilothouse.observe.endpoint import START_HINT
 from pilothouse.observe.model import BrowserUnreachable, TargetNotFound
+from pilothouse.observe.query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pilothouse.observe.browser import Browser
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.model import Target
+    from pilothouse.observe.observation import Observation
 
 
 def choose(
@@ -55,3 +57,19 @@ def unattachable(
             targetId=target.id,
         )
     return TargetNotFound(str(error), hint="call cdp_list_targets again", targetId=target.id)
+
+
+def bodiless(observation: Observation, request_id: str) -> str:
+    """Why a request has no body, as far as it was recorded; the browser says only that it has none.
+
+    Empty if nothing recorded tells.
+    """
+    known = observation.normalizer.requests.get(request_id)
+    if known is None:
+        return ""
+    if known.url.startswith(("data:", "blob:")):
+        return "it never came over the network; the page had it already"
+    failed = Query(kinds=("loadingFailed",), request_id=request_id)
+    for _, seen in observation.ring.read(0, 1, failed.matcher()).items:
+        return f"it failed ({seen.unpack()['errorText'] or 'the browser does not say why'})"
+    return "" if known.status else "no answer to it was recorded yet"

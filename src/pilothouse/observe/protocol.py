@@ -136,6 +136,8 @@ class Normalizer:
         thrown = details.get("exception") or {}
         if thrown.get("subtype") == "error" or "preview" not in thrown:
             said = thrown.get("description") or thrown.get("value") or details.get("text", "")
+            if said == "Uncaught" and thrown:  # null, undefined, an empty text
+                said = f"Uncaught {argument_text(thrown)}".rstrip()
         else:
             said = argument_text(thrown)  # `throw {code: 5}` is described as "Object" only
         made: dict[str, Any] = {

@@ -145,6 +145,29 @@ def test_a_body_that_is_not_there_says_why(
     error = watcher.fault("cdp_get_response_body", targetId=tab, requestId="12345.6")
     assert error["code"] == "BODY_NOT_AVAILABLE"
     assert "12345.6" in error["message"]
+    chromium.evaluate(
+        tab, "fetch('/slow?ms=60000'); fetch('http://no-such.invalid/').catch(() => 1)"
+    )
+    watcher.wait_for(tab, bool, kinds=["loadingFailed"])
+    for part, why in (
+        ("/slow", "no answer to it was recorded yet"),
+        ("no-such", "ERR_NAME_NOT_RESOLVED"),
+    ):
+        (asked,) = watcher.events(tab, kinds=["request"], urlIncludes=part)
+        wanted = {"targetId": tab, "requestId": asked["requestId"]}
+        error = watcher.fault("cdp_get_response_body", **wanted)
+        assert (error["code"], why in error["message"]) == ("BODY_NOT_AVAILABLE", True), error
+
+
+def test_what_was_thrown_is_told_also_when_it_is_nothing(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    chromium.evaluate(
+        tab, "setTimeout(() => { throw null }); setTimeout(() => { throw undefined }); 1"
+    )
+    events = watcher.wait_for(tab, lambda found: len(found) == 2, kinds=["log"])
+    assert [event["text"] for event in events] == ["Uncaught null", "Uncaught undefined"]
 
 
 @pytest.mark.parametrize("url", ["data:text/plain,hello", "blob:"])
