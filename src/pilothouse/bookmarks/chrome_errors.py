@@ -88,3 +88,10 @@ def fault_of(error: Mapping[str, Any], method: str, params: Mapping[str, Any]) -
         if sentence in said:
             return kind(said, hint=hint, **about)
     return ChromeRefused(said, hint=f"chrome.bookmarks.{method} said so", **about)
+
+
+def after_silence(method: str) -> str:
+    """What a caller must know of a call that was sent and never answered."""
+    if method == "search" or method.startswith("get"):
+        return f"{method} only reads: nothing was changed by it"
+    return "it may have been done or not: look before you repeat it"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from websockets.exceptions import ConnectionClosed
 
-from pilothouse.bookmarks.chrome_errors import fault_of
+from pilothouse.bookmarks.chrome_errors import after_silence, fault_of
 from pilothouse.bookmarks.model import ConnectionLost, ExtensionTimeout
 from pilothouse.bookmarks.protocol import request, together
 
@@ -78,7 +78,6 @@ class Peer:
         loop = asyncio.get_running_loop()
         pending: asyncio.Future[Answer | None] = loop.create_future()
         self._pending[number] = pending
-        maybe = "it may have been done or not: look before you repeat it"
         try:
             async with asyncio.timeout(self._answer_s):
                 self._unsent.append(request(number, method, params))
@@ -89,12 +88,13 @@ class Peer:
                 answer = await pending
         except TimeoutError:
             raise ExtensionTimeout(
-                f"{self.name} did not answer {method} within {self._answer_s:g} s", hint=maybe
+                f"{self.name} did not answer {method} within {self._answer_s:g} s",
+                hint=after_silence(method),
             ) from None
         finally:
             del self._pending[number]
         if answer is None:
-            raise self.lost(f"during {method}", maybe)
+            raise self.lost(f"during {method}", after_silence(method))
         return answer
 
     def _send_gathered(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.bookmarks.chrome_errors import after_silence
 from pilothouse.bookmarks.model import BookmarksChanged, ConnectionLost, ExtensionNotConnected
 from pilothouse.core.faults import NotAvailable
 from pilothouse.core.hub import HubLost
@@ -143,7 +144,7 @@ class RemotePeer:
         except HubLost as lost:
             raise ConnectionLost(
                 f"{lost.message}, during {method}",
-                hint=f"it may have been done or not: look before you repeat it; {lost.hint}",
+                hint=f"{after_silence(method)}; {lost.hint}",
             ) from None
 
 

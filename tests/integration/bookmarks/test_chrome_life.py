@@ -56,6 +56,22 @@ def test_a_call_fails_at_once_when_the_worker_is_killed_and_the_next_one_works(
     assert chrome.titles() == ["Wakes the worker"]
 
 
+def test_a_reading_call_that_the_worker_s_end_cuts_off_is_not_told_as_perhaps_done(
+    desk: Desk, chrome: BookmarkChrome
+) -> None:
+    begun = "globalThis.begun = false; chrome.bookmarks.getTree = () =>"
+    chrome.evaluate(chrome.worker, f"{begun} {{ begun = true; return new Promise(() => {{}}) }}; 1")
+    call = desk.begin("bookmark_get_tree")
+    wait_until(lambda: chrome.evaluate(chrome.worker, "begun"), "the call in the worker")
+    chrome.kill_worker()
+    error = desk.answers([call])[call]["structuredContent"]["error"]
+    assert error["code"] == "CONNECTION_LOST"
+    assert "nothing was changed" in error["details"]["hint"]
+    assert "may have been done" not in error["details"]["hint"]
+    chrome.by_hand("create", {"title": "Wakes the worker"})
+    desk.until_connected("Work")
+
+
 def test_whenever_the_worker_dies_nothing_is_done_twice(desk: Desk, chrome: BookmarkChrome) -> None:
     chance = random.Random(1)
     for number in range(ROUNDS):
