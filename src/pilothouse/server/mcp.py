@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -40,6 +41,8 @@ from pilothouse.server.parcel import LEAST
 from pilothouse.server.principal import principal_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcp.server import ServerRequestContext
     from mcp.server.session import ServerSession
 
@@ -290,6 +293,7 @@ class Handlers:
         if "subscribed" not in client.state:
             client.state["subscribed"] = True
             client.exit_stack.callback(self._house.pusher.forget, client)
+        await self._awaken(session, [str(params.uri)])
         self._house.pusher.subscribe(
             client, session.id, str(params.uri), ctx.session.send_resource_updated
         )
@@ -336,8 +340,19 @@ class Handlers:
         async def tell(changed: str) -> None:
             await send(event_to_notification(events[changed], meta))
 
-        await self._house.pusher.listen(self.session_of(ctx).id, events, acknowledge, tell)
+        session = self.session_of(ctx)
+        await self._awaken(session, uris)
+        await self._house.pusher.listen(session.id, events, acknowledge, tell)
         return types.SubscriptionsListenResult(meta=meta)
+
+    async def _awaken(self, session: Session, uris: Sequence[str]) -> None:
+        """Open what tells of changes: who calls no tool before would never hear of one."""
+        for uri in uris:
+            found = self._house.registry.resource_for(uri)
+            if found is not None and not found[0].is_template:
+                for kind in found[0].ports.values():
+                    with suppress(Fault):  # reading it says why
+                        await session.port(kind)
 
 
 async def _roots_of(client: ServerSession) -> list[str]:

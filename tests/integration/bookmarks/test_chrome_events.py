@@ -155,3 +155,14 @@ def test_the_order_that_a_person_gives_a_folder_is_told(desk: Desk, chrome: Book
         node["title"]
         for node in desk.call("bookmark_get_tree", folderId=OTHER)["nodes"][0]["children"]
     ] == ["a", "b", "c"]
+
+
+def test_who_only_subscribes_hears_of_changes_without_a_call_before() -> None:
+    with Desk() as desk, BookmarkChrome() as chrome:
+        desk.request("resources/subscribe", {"uri": "bookmarks://tree"}, id=2)
+        chrome.settle(desk.bookmarks_port, desk.code)
+        chrome.until("connected", guard_s=30)
+        chrome.by_hand("create", {"title": "by hand"})
+        while desk.receive().get("method") != "notifications/resources/updated":
+            pass
+        assert b"by hand" in desk.resource("bookmarks://tree")
