@@ -68,13 +68,12 @@ async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
         session.record("handleDialog", tab.id, accept=args.accept, text=args.text)
         leaves = dialog.type == "beforeunload" and args.accept
         unfinished = await _went_on(tab, navigations if leaves else None)
-        opened = tab.dialog
         return DialogHandled(
             handled=True,
             type=dialog.type,
             message=session.mask(dialog.message),
             url=session.mask(tab.url),
-            dialog=session.mask(dialog_facts(opened)) if opened else None,
+            dialog=session.mask(dialog_facts(tab)) if tab.dialog else None,
             step=session.mask(unfinished) or None,
         )
 
@@ -98,12 +97,12 @@ async def _went_on(tab: Tab, left_at: int | None) -> str:
     if tab.dialog or not held:
         return ""
     tab.held_up = None
-    step, name = held[0], f"{held[0].tool} {held[0].target}".strip()
+    step = held[0]
     if step.looks:
         return ""  # it has been told that it was not done
     if not task.done():
-        return f"{name} is still under way"
+        return f"{step.name} is still under way"
     error = None if task.cancelled() else task.exception()
     if error is None or not error_name(error):
         return ""
-    return f"{name} was not done: {read_error(error_name(error), str(error)).message}"
+    return f"{step.name} was not done: {read_error(error_name(error), str(error)).message}"

@@ -452,7 +452,7 @@ class E2eSession:
             browser=self.mask(noted[:6]),
             earlier=earlier,
             notices=self.mask(self.take_notices()) if tells else [],
-            dialog=self.mask(dialog_facts(tab.dialog)) if tab.dialog else None,
+            dialog=self.mask(dialog_facts(tab)) if tab.dialog else None,
         )
 
     def take_notices(self) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.e2e.model import DialogOpen
 
 if TYPE_CHECKING:
-    from pilothouse.e2e.browser import Dialog
     from pilothouse.e2e.digest import Changes
     from pilothouse.e2e.tab import Tab
 
@@ -35,6 +34,10 @@ class Step:
     """Selector → how a test would find the same element."""
     element: str = ""
     """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.tool} {self.target}".strip()
 
     @property
     def looks(self) -> bool:
@@ -67,16 +70,22 @@ class Done[T]:
     dialog: dict[str, Any] | None
 
 
-def dialog_facts(dialog: Dialog) -> dict[str, Any]:
-    return {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
+def dialog_facts(tab: Tab) -> dict[str, Any]:
+    """What is open, and the step that may not be done yet: the page cannot be asked meanwhile."""
+    dialog = tab.dialog
+    assert dialog is not None
+    facts = {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
+    if tab.held_up and not tab.held_up[0].looks:
+        facts["holdsUp"] = f"{tab.held_up[0].name}: handleDialog says if it was not done"
+    return facts
 
 
 def dialog_open(tab: Tab) -> DialogOpen:
-    assert tab.dialog is not None
-    kind = tab.dialog.type
+    facts = dialog_facts(tab)
+    kind = facts["type"]
     return DialogOpen(
         f"{'an' if kind == 'alert' else 'a'} {kind} dialog is open in {tab.id}",
         hint="call handleDialog first",
         tabId=tab.id,
-        dialog=dialog_facts(tab.dialog),
+        dialog=facts,
     )

@@ -114,7 +114,12 @@ def test_an_element_in_a_frame_can_be_found_and_clicked_by_its_ref(shop: Driver)
 def test_a_click_that_opens_a_dialog_returns_at_once_and_tells_of_it(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     done = shop.call("click", selector="#alert")
-    assert done["dialog"] == {"type": "alert", "message": "mind the gap", "default": ""}
+    assert done["dialog"] == {
+        "type": "alert",
+        "message": "mind the gap",
+        "default": "",
+        "holdsUp": "click #alert: handleDialog says if it was not done",
+    }
     assert done["browser"] == ["dialog: alert in t1: mind the gap"]
     handled = shop.call("handleDialog", accept=True)
     assert (handled["handled"], handled["type"]) == (True, "alert")
