@@ -74,6 +74,7 @@ def test_the_authority_is_shown_with_its_fingerprint_and_validity(home: Path) ->
     assert (shown.returncode, shown.stderr) == (0, "")
     facts = dict(re.findall(r"^(\S+) {2,}(.+)$", shown.stdout, re.MULTILINE))
     assert facts["certificate"].startswith(str(home))
+    assert facts["subject"] == "O=Pilothouse,CN=Pilothouse CA"
     assert re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", facts["SHA-256"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\d to \d{4}-\d\d-\d\d", facts["valid"])
     assert run(home, "ca", "show").stdout == shown.stdout

@@ -193,7 +193,10 @@ class Door:
 
 def _path(head: RequestHead) -> str:
     path = head.target.partition("?")[0]
-    return unquote(path) if "%" in path else path
+    path = unquote(path) if "%" in path else path
+    # Many a client's configuration ends in a slash, as other servers want it.
+    bare = path.removesuffix("/")
+    return path if path_key(bare) is None else bare
 
 
 def _call(client: Connection, head: RequestHead, path: str, key: str, principal: str) -> Call:

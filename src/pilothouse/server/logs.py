@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 import traceback
@@ -61,6 +62,8 @@ class Log:
             "level": level,
             "component": self.component,
             "event": event,
+            # Workers of many agents write to one log; `pilothouse status` names theirs.
+            "pid": os.getpid(),
         }
         session = details.pop("sessionId", None)
         if session is not None:

@@ -80,9 +80,10 @@ async def test_a_modern_client_needs_no_handshake_and_a_path_is_a_key(hub: Serve
     local = [told(agent.modern("status"))["result"] for _ in range(2)]
     assert session_of(local[0]) == session_of(local[1])
     before = len(workers(hub))
-    for path in ("/mcp/one", "/mcp/two", "/mcp/one"):
+    for path in ("/mcp/one", "/mcp/two", "/mcp/one", "/mcp/two/"):
         assert agent.modern("status", path).status_code == 200
     assert len(workers(hub)) == before + 2
+    assert session_of(told(agent.modern("status", "/mcp/"))["result"]) == session_of(local[0])
 
 
 def test_twenty_clients_at_once_get_twenty_workers(hub: Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +51,7 @@ def test_a_line_is_one_object_with_the_session_at_the_top(stream: io.StringIO) -
         "level": "info",
         "component": "calls",
         "event": "tool_failed",
+        "pid": os.getpid(),
         "sessionId": "s-1",
         "details": {"tool": "find", "note": "a\nb\u2028c"},
     }

@@ -14,6 +14,9 @@ from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 if TYPE_CHECKING:
     from pathlib import Path
 
+NAME = "Pilothouse"
+"""As what it is shown in the stores of browsers and systems."""
+
 
 def ca_folder(folder: Path) -> Path:
     """Where the authority lives, private to the user; made if it is missing."""
@@ -44,4 +47,7 @@ def _store(folder: Path) -> CertStore:
     with (ca / "lock").open("w") as lock:
         # Two that find none at once must not each make one.
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (ca / f"{CONF_BASENAME}-ca.pem").exists():
+            # Under our own name: who looks through the authorities of a store knows whose it is.
+            CertStore.create_store(ca, CONF_BASENAME, KEY_SIZE, NAME, f"{NAME} CA")
         return CertStore.from_store(ca, CONF_BASENAME, KEY_SIZE)
