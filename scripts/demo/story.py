@@ -76,6 +76,7 @@ class Story:
         agent, teller = self.agent, self.teller
         teller.begin("Order a sextant, as a customer would")
         await agent.call("navigate", url="/")
+        await agent.call("waitFor", text=f"Add {BROKEN}")  # the articles come after the page
         found = await agent.call("find", text=f"Add {BROKEN}")
         ref = _ref(found["matches"])
         await agent.call("click", selector=ref)

@@ -199,7 +199,11 @@ def test_links_are_checked_and_the_broken_ones_told(desk: Desk, chrome: Bookmark
     assert problems == {"gone": "broken", "private": "blocked"}
     assert told["counts"] == {"ok": 1, "broken": 1, "blocked": 1}
     assert (told["total"], told["notReached"]) == (3, [])
-    assert len(site.seen) == 2
+    assert sorted((one["method"], one["path"]) for one in site.seen) == [
+        ("GET", "/?status=404"),
+        ("HEAD", "/"),
+        ("HEAD", "/?status=404"),
+    ]
 
 
 # Files
