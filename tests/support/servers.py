@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -241,4 +241,5 @@ class RawStdio:
         self._drain.join(5)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # what it was still to read is lost with it
+                    pipe.close()

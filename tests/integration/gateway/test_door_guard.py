@@ -354,8 +354,10 @@ async def test_what_is_no_mcp_is_the_houses(upstream: tuple[Plain, Rig]) -> None
     assert (await client.answer()).body == b"/upload 100000"
     client.request("HEAD", "/page")
     assert (await client.answer("HEAD")).body == b""
+    client.request("GET", "/mcp/one/two")
+    assert (await client.answer("GET")).body == b"/mcp/one/two 0"
     client.request("GET", "/mcp/")
-    assert (await client.answer("GET")).body == b"/mcp/ 0"
+    assert (await client.answer("GET")).status == 400  # a stream without a session
 
 
 async def test_a_house_that_is_gone_is_told_of(tmp_path: Path) -> None:
