@@ -89,7 +89,7 @@ def test_rows_come_live_in_all_lanes(driver: Relayed, onlooker: Onlooker) -> Non
         "network", "response", "error",
     )  # fmt: skip
     assert answered["key"] == f"request:{answered['req']}"
-    assert answered["took"] > 0
+    assert answered["took"] >= 0  # by when it was heard of: a busy browser may tell both at once
     assert answered["url"].endswith("/api/broken?x=1")
     assert ended["took"] >= answered["took"]
     assert step["step"] == int(step["key"].rpartition("/")[2].removeprefix("step:"))
