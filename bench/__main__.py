@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from bench import suite
 from bench.machine import contender_versions, machine_facts
 from bench.measure import FEWEST_PAIRS, measure
 from bench.peers import PeerUnavailable, Workshop, open_workshop
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in ROWS:
             console.print(f"[bold]{row.name:24}[/]{escape(row.title)}")
         return 0
+    if options.rows == [suite.NAME]:
+        return suite.measure_suite()
     chosen = [row for row in ROWS if not options.rows or row.name in options.rows]
 
     machine = machine_facts()
@@ -78,7 +81,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the rows and stop")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the results here too")
     options = parser.parse_args(arguments)
-    if unknown := sorted(set(options.rows) - {row.name for row in ROWS}):
+    if unknown := sorted(set(options.rows) - {row.name for row in ROWS} - {suite.NAME}):
         parser.error(f"no such row: {', '.join(unknown)} (--list shows them)")
     if options.pairs < FEWEST_PAIRS:
         parser.error(f"--pairs must be at least {FEWEST_PAIRS}, not {options.pairs}")

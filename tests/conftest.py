@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.rounds import examples
 from tests.support.servers import Server, http_server
 
 if TYPE_CHECKING:
@@ -15,8 +16,15 @@ if TYPE_CHECKING:
 
     from tests.support.issuer import Issuer
 
+pytest_plugins = ["tests.support.hermetic.plugin", "tests.support.timing"]
+
 # How long an example takes, or is thought out, says more of a busy machine than of what is tested.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("steady")
 
 
@@ -24,8 +32,12 @@ _attach: Any = asyncio.Server._attach  # type: ignore[attr-defined]
 
 
 def _attach_or_close(server: Any, transport: Any) -> None:
-    """asyncio drops, open, a connection that it accepts in the very tick in which its server is
-    closed; the next test to collect garbage would be failed for the socket of another."""
+    """Close a connection that is accepted in the very tick in which its server is closed.
+
+    asyncio drops it open, and the next test to collect garbage would be failed for the socket of
+    another: python/cpython#109564, open in 3.13 and 3.14 and mended in no release yet (its pull
+    request is 131009). Take this out with the first release that has it.
+    """
     if server._sockets is None:
         transport._sock.close()
         transport._sock = None

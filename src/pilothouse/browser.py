@@ -7,6 +7,7 @@ downloaded, because it is the browser that the user keeps up to date.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from pilothouse.folders import home_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 VARIABLE = "PILOTHOUSE_BROWSER"
 
@@ -65,6 +66,54 @@ def find_browser(environ: Mapping[str, str], explicit: str = "") -> Browser | No
 def needs_no_sandbox() -> bool:
     """Whether Chromium starts only with --no-sandbox, because we are root on Linux."""
     return sys.platform.startswith("linux") and os.geteuid() == 0
+
+
+def lend_ffmpeg(environ: Mapping[str, str], make_folder: Callable[[], Path]) -> dict[str, str]:
+    """Return the variables by which Playwright's driver finds an ffmpeg to record videos with.
+
+    None where it has downloaded its own, or where there is no other. The system's is linked to
+    where the driver looks, in a folder of ours, beside links to all that Playwright downloaded.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    looked_for = _ffmpeg_download()
+    downloads = next(_playwright_folders(environ, home_folder(environ)), None)
+    if looked_for is None or (downloads and (downloads / looked_for).exists()):
+        return {}
+    program = shutil.which("ffmpeg", path=_search_path(environ))
+    if program is None:
+        return {}
+    folder = make_folder()
+    if downloads and downloads.is_dir():
+        for download in downloads.iterdir():
+            if download.name != looked_for.parent.name:
+                _link(folder / download.name, download)
+    (folder / looked_for.parent).mkdir(exist_ok=True)
+    _link(folder / looked_for, Path(program))
+    return {"PLAYWRIGHT_BROWSERS_PATH": str(folder)}
+
+
+def _ffmpeg_download() -> Path | None:
+    """Where Playwright has its ffmpeg, below the folder of its downloads."""
+    spec = importlib.util.find_spec("playwright")
+    for package in (spec and spec.submodule_search_locations) or ():
+        listed = json.loads((Path(package) / "driver" / "package" / "browsers.json").read_bytes())
+        for one in listed["browsers"]:
+            if one["name"] == "ffmpeg":
+                system = "mac" if sys.platform == "darwin" else "linux"
+                return Path(f"ffmpeg-{one['revision']}") / f"ffmpeg-{system}"
+    return None
+
+
+def _link(path: Path, target: Path) -> None:
+    """Make or renew a link; another worker of the same home may do the same at this moment."""
+    if path.is_symlink() and path.readlink() == target:
+        return
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    made.unlink(missing_ok=True)
+    made.symlink_to(target)
+    made.replace(path)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[Browser]:

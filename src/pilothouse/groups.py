@@ -53,7 +53,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
     from tempfile import gettempdir
 
-    from pilothouse.browser import find_browser, needs_no_sandbox
+    from pilothouse.browser import find_browser, lend_ffmpeg, needs_no_sandbox
     from pilothouse.children import start_child
     from pilothouse.e2e.adapter import open_sessions
     from pilothouse.e2e.bringing_up import Means
@@ -92,6 +92,9 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         ),
         state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
+        driver_environ=lambda: lend_ffmpeg(
+            os.environ, lambda: private_folder(settings.home, os.environ, "state", "playwright")
+        ),
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=session.listeners,
         mask=redactor.value,

@@ -120,6 +120,7 @@ def test_packages_leave_no_lists_and_bring_no_recommendations() -> None:
         pytest.fail("the image installs no browser")
 
 
+@pytest.mark.process
 def test_chromium_loses_its_sandbox_only_where_there_are_no_namespaces(tmp_path: Path) -> None:
     (written,) = [one.words for one in named("RUN") if "/etc/chromium.d/" in one.words]
     flags = tmp_path / "flags"
@@ -199,6 +200,7 @@ def test_the_guide_names_only_variables_that_exist() -> None:
     assert f"--chown={named('USER', LAST_STAGE)[0].words}" in guide
 
 
+@pytest.mark.process
 def test_without_an_issuer_the_image_refuses_to_start(tmp_path: Path) -> None:
     own = {name: value for name, value in variables().items() if name != "PATH"}
     own |= {"PILOTHOUSE_HOME": str(tmp_path), "PORT": "0"}

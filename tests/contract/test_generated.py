@@ -38,12 +38,14 @@ def run_generator(*flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 def test_generated_files_are_fresh() -> None:
     ran = run_generator("--check")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "fresh" in ran.stdout
 
 
+@pytest.mark.process
 def test_what_is_generated_does_not_depend_on_when_garbage_is_collected() -> None:
     code = (
         "import gc, importlib.util as u, sys\n"

@@ -247,6 +247,7 @@ def test_core_and_the_command_line_import_heavy_libraries_in_functions_only() ->
 
 
 @pytest.mark.parametrize("module", ["pilothouse.cli", "pilothouse.joining"])
+@pytest.mark.process
 def test_parsing_a_command_line_and_relaying_load_no_library_at_all(module: str) -> None:
     heavy = sorted(HEAVY | {"pydantic", "anyio", "asyncio"})
     code = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"

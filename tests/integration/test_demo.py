@@ -75,7 +75,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    home = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+    home = Path(tempfile.mkdtemp(prefix="ph-"))
     ports = {
         "PILOTHOUSE_HTTP_PORT": "0",
         "PILOTHOUSE_CONFIG_PORT": "0",

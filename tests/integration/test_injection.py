@@ -20,6 +20,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.support.rounds import IS_SOAK
 from tests.support.servers import RawStdio
 
 if TYPE_CHECKING:
@@ -135,17 +136,28 @@ def inside(text: str, own: str) -> tuple[str, list[str]]:
     return mark, lines[opening + 1 : -1]
 
 
-@pytest.mark.timeout(900)  # three hundred page loads; a guard against hanging, not a figure
-def test_three_hundred_hostile_pages_never_leave_the_fence(site: Site, page: Any) -> None:
+def payloads_and_places() -> list[tuple[str, int]]:
+    """Return every payload in some places of a page, others each time; in a soak in all."""
+    some = PLACES if IS_SOAK else 3
+    return [
+        (payload, (number + step) % PLACES)
+        for number, payload in enumerate(PAYLOADS)
+        for step in range(some)
+    ]
+
+
+@pytest.mark.timeout(900)  # up to three hundred page loads; a guard against hanging, not a figure
+def test_hostile_pages_never_leave_the_fence(site: Site, page: Any) -> None:
     mark = "0" * 22
     marks = set()
+    cases = payloads_and_places()
     with RawStdio("--profile", "full") as server:
         server.initialize()
-        for number in range(len(PAYLOADS) * PLACES):
+        for number, (hostile, place) in enumerate(cases):
             # The best guess that a page has is the mark of the answer before.
-            payload = PAYLOADS[number % len(PAYLOADS)].replace("{mark}", mark)
+            payload = hostile.replace("{mark}", mark)
             path = f"/{quote(str(number))}"
-            site.pages[path] = html(payload, number // len(PAYLOADS))
+            site.pages[path] = html(payload, place)
             text = read(page, site.url + path)
             assert len(text) > 40
 
@@ -163,4 +175,4 @@ def test_three_hundred_hostile_pages_never_leave_the_fence(site: Site, page: Any
             mark, block = inside(answer, "Failed: target_not_found.\nNext: call show_page.")
             assert json.loads(block[0].removeprefix("error: "))["selector"] == text
             marks.add(mark)
-    assert len(marks) == 2 * len(PAYLOADS) * PLACES
+    assert len(marks) == 2 * len(cases)

@@ -35,7 +35,7 @@ class Desk(Agent):
     """`pilothouse --tools bookmarks` on stdio, with a home and a port of its own."""
 
     def __init__(self, *args: str, home: Path | None = None, port: int = 0) -> None:
-        self._made = None if home else Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        self._made = None if home else Path(tempfile.mkdtemp(prefix="ph-"))
         self.home = home or self._made or Path()
         self.bookmarks_port = port or free_port()
         self.env = {

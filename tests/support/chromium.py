@@ -152,8 +152,8 @@ class Chromium:
     def __enter__(self) -> Self:
         browser = find_browser(os.environ)
         assert browser is not None, "no Chrome, Chromium or Edge is installed"
-        # Not in TMPDIR: Chromium puts a unix socket there, whose path must be short.
-        self.profile = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        # Chromium puts a unix socket there, whose path must be short: TMPDIR is, in tests.
+        self.profile = Path(tempfile.mkdtemp(prefix="ph-"))
         sandbox = ("--no-sandbox",) if needs_no_sandbox() else ()
         self._log = self.profile / "stderr.log"
         try:

@@ -125,8 +125,8 @@ def board(
 @contextmanager
 def product(*args: str, **env: str) -> Iterator[tuple[Server, Path]]:
     """Pilothouse itself over HTTP, and its home."""
-    # Not the test's own folder: Chromium cannot live in a path that long.
-    with tempfile.TemporaryDirectory(prefix="ph-", dir="/tmp", ignore_cleanup_errors=True) as home:
+    # Not tmp_path: Chromium cannot live in a path that long.
+    with tempfile.TemporaryDirectory(prefix="ph-", ignore_cleanup_errors=True) as home:
         own = {
             "PILOTHOUSE_HOME": home,
             "PILOTHOUSE_BOOKMARKS_PORT": "0",

@@ -46,8 +46,8 @@ class Place:
     """A folder to work in, and what a shell finds there."""
 
     def __init__(self) -> None:
-        # Not the test's own folder: sockets and Chromium cannot live in a path that long.
-        self.folder = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        # Not tmp_path: sockets and Chromium cannot live in a path that long.
+        self.folder = Path(tempfile.mkdtemp(prefix="ph-"))
         self.home = self.folder / "home"
         self._said = self.folder / "said"
         programs = self.folder / "bin"

@@ -33,8 +33,8 @@ class Driver(Agent):
     def __init__(
         self, *args: str, env: dict[str, str] | None = None, joins_hub: bool = False
     ) -> None:
-        # Not the test's own folder: Chromium cannot live in a path that long.
-        self.home = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        # Not tmp_path: Chromium cannot live in a path that long.
+        self.home = Path(tempfile.mkdtemp(prefix="ph-"))
         self.files = self.home / "files"
         self.files.mkdir()
         own = {"PILOTHOUSE_HOME": str(self.home), "PILOTHOUSE_ROOTS": str(self.files)}

@@ -24,7 +24,7 @@ START_S = 30.0
 
 @asynccontextmanager
 async def forking(
-    sockets: Path, mark: str, module: str = SIMPLE, tmp: str = "/tmp", **settings: Any
+    sockets: Path, mark: str, module: str = SIMPLE, tmp: str = "", **settings: Any
 ) -> AsyncIterator[Builtin]:
     """A kind whose parent is the given module; with these settings for all workers."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -32,7 +32,7 @@ async def forking(
         argv=[sys.executable, "-m", module],
         folder=sockets,
         cwd=ROOT,
-        env=environment({"MARK": mark, "TMPDIR": tmp}),
+        env=environment({"MARK": mark, **({"TMPDIR": tmp} if tmp else {})}),
         stderr=nowhere,
         spawn=start_child,
         settings=settings,

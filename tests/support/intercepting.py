@@ -28,7 +28,7 @@ class Tap(Agent):
     """`pilothouse` with the intercept group, a home of its own and a listener on a free port."""
 
     def __init__(self, *args: str, home: Path | None = None, env: dict[str, str] | None = None):
-        self._made = None if home else Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+        self._made = None if home else Path(tempfile.mkdtemp(prefix="ph-"))
         self.home = home or self._made or Path()
         self.port = free_port()
         self.token = token_of(self.home)

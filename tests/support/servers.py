@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -24,9 +23,12 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from pilothouse.core.settings import GROUPS
+from tests.support import forkserver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from tests.support.forkserver import Forked
 
 ROOT = Path(__file__).resolve().parents[2]
 START_GUARD_S = 60
@@ -38,8 +40,7 @@ ERAS = ("legacy", "auto")
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """A clean environment: nothing of the developer's own settings reaches the server."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(extra or {})}
+    return {**os.environ, **(extra or {})}
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Server:
     """A running HTTP server."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: Forked
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -83,10 +84,11 @@ def http_server(
     home = tempfile.mkdtemp(prefix="ph-")
     if module == PRODUCT:
         env = {"PILOTHOUSE_HOME": home, **(env or {})}
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, command, *port, *args],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+    process = forkserver.start(
+        module,
+        command,
+        *port,
+        *args,
         stdin=subprocess.DEVNULL,
         text=True,
         env=environment(env),
@@ -134,7 +136,7 @@ def _started(module: str, args: tuple[str, ...], *, joins_hub: bool) -> list[str
     """How a server on stdio is started. What is not about the hub is tested without one: starting
     a hub takes seconds, and each test has a home of its own."""
     is_alone = module == PRODUCT and not joins_hub and args[:1] not in [(one,) for one in GROUPS]
-    return ["-m", module, *(["--standalone"] if is_alone else []), *args]
+    return [module, *(["--standalone"] if is_alone else []), *args]
 
 
 @asynccontextmanager
@@ -147,9 +149,10 @@ async def stdio(
     **client: Any,
 ) -> AsyncIterator[Client]:
     """An SDK client on a server that it started over stdio."""
+    program, *words = forkserver.command(*_started(module, args, joins_hub=joins_hub))
     parameters = StdioServerParameters(
-        command=sys.executable,
-        args=_started(module, args, joins_hub=joins_hub),
+        command=program,
+        args=words,
         env=environment(env),
         cwd=ROOT,
     )
@@ -168,13 +171,8 @@ class RawStdio:
         env: dict[str, str] | None = None,
         joins_hub: bool = False,
     ):
-        self.process = subprocess.Popen(
-            [sys.executable, *_started(module, args, joins_hub=joins_hub)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(env),
-            cwd=ROOT,
+        self.process = forkserver.start(
+            *_started(module, args, joins_hub=joins_hub), env=environment(env), cwd=ROOT
         )
         self._errors: list[bytes] = []
         self._drain = threading.Thread(target=self._read_errors, daemon=True)

@@ -137,7 +137,7 @@ class Place:
 def open_place() -> Iterator[Place]:
     """At the end nothing that was started there may live."""
     # Chromium's sockets have short names only, and TMPDIR may be long.
-    root = Path(tempfile.mkdtemp(prefix="ph-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="ph-"))
     place = Place(root)
     try:
         yield place

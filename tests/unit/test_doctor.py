@@ -104,6 +104,7 @@ def test_an_old_python_blocks(tmp_path: Path) -> None:
     assert "--python 3.13" in finding.fix
 
 
+@pytest.mark.process
 def test_missing_bytecode_is_noted_only_where_python_may_not_write_it(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -228,6 +229,7 @@ def test_a_named_browser_that_is_missing_is_forgotten_by_the_way_it_was_named(
         ("kill -SEGV $$", "--version died of SIGSEGV"),
     ],
 )
+@pytest.mark.process
 def test_a_browser_without_a_version_blocks_and_is_not_started(
     tmp_path: Path, script: str, reason: str
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_browser_without_a_version_blocks_and_is_not_started(
         ),
     ],
 )
+@pytest.mark.process
 def test_a_browser_that_does_not_start_blocks_with_the_reason_and_its_fix(
     tmp_path: Path, complaint: str, fix: str
 ) -> None:
@@ -297,6 +300,7 @@ def test_a_taken_port_names_its_holder_and_moves_to_a_port_that_no_other_setting
     assert int(moved.group(1)) > port + 1
 
 
+@pytest.mark.process
 def test_port_zero_is_any_free_one_and_a_foreign_address_is_told_from_a_taken_port(
     tmp_path: Path,
 ) -> None:
@@ -356,6 +360,7 @@ def test_a_state_folder_below_something_else_blocks(tmp_path: Path, kind: str) -
     assert finding.fix.startswith("export PILOTHOUSE_HOME=")
 
 
+@pytest.mark.process
 def test_a_state_folder_that_others_may_read_is_closed_by_the_fix(tmp_path: Path) -> None:
     home = tmp_path / "my state"
     home.mkdir()
@@ -367,6 +372,7 @@ def test_a_state_folder_that_others_may_read_is_closed_by_the_fix(tmp_path: Path
     assert [finding.state for finding in doctor.check_state(context)] == ["ok"]
 
 
+@pytest.mark.process
 def test_files_of_state_that_others_may_read_are_closed_by_the_fix(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "bookmarks").mkdir(parents=True)
@@ -392,6 +398,7 @@ def test_files_of_state_that_others_may_read_are_closed_by_the_fix(tmp_path: Pat
     assert [finding.state for finding in doctor.check_tokens(context)] == ["ok"]
 
 
+@pytest.mark.process
 def test_a_profile_lock_is_judged_by_whether_its_owner_still_runs(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()

@@ -17,7 +17,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
 from pilothouse.e2e.starting import check_own, own_origins, resolved
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -48,6 +48,8 @@ class Means:
     """Where saved logins outlive their sessions."""
     find_browser: Callable[[], str]
     """Path of the Chromium to start; empty leaves it to Playwright."""
+    driver_environ: Callable[[], Mapping[str, str]]
+    """Variables that Playwright's driver needs beside our own."""
     chromium_flags: tuple[str, ...]
     listeners: set[int]
     """Pilothouse's own ports, where no page has any business; ours are added to them."""

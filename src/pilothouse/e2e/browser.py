@@ -8,6 +8,7 @@ debugging port of its own, through which the observer records the session from i
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     # The types are passed on, so that Playwright has one home here.
     from playwright.async_api import Browser as PlaywrightBrowser
@@ -114,7 +115,8 @@ class DrivenBrowser:
 class Engine:
     """One Playwright driver, started with the first browser that needs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver_environ: Callable[[], Mapping[str, str]]) -> None:
+        self._driver_environ = driver_environ
         self._playwright: Playwright | None = None
         self._starting = asyncio.Lock()
 
@@ -123,7 +125,8 @@ class Engine:
             if self._playwright is None:
                 from playwright.async_api import async_playwright
 
-                self._playwright = await async_playwright().start()
+                with _environ(self._driver_environ()):
+                    self._playwright = await async_playwright().start()
             return self._playwright
 
     async def launch(
@@ -239,6 +242,21 @@ def _launch_failed(launch: Launch, error: Exception) -> BrowserLaunchFailed:
 
 
 @contextmanager
+def _environ(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables while the driver starts: it takes this process's and no others."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
 def launch_faults(kind: str) -> Iterator[None]:
     """What goes wrong between a browser's start and its first tab is a failed start too."""
     try:
@@ -249,8 +267,9 @@ def launch_faults(kind: str) -> Iterator[None]:
         said = str(error)
         if "ffmpeg" in said:
             raise BrowserLaunchFailed(
-                "recording a video needs Playwright's ffmpeg, which is not installed",
-                hint="run `playwright install ffmpeg`, or leave video out of record",
+                "recording a video needs ffmpeg, which is not installed",
+                hint="install it (`apt-get install ffmpeg`, or `playwright install ffmpeg`),"
+                " or leave video out of record",
                 browser=kind,
             ) from None
         raise BrowserLaunchFailed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -13,10 +12,10 @@ import pytest
 
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk
 from tests.support.chromium import wait_until
+from tests.support.rounds import ROUNDS
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 URL = "https://example.com/"
 
 NEVER_ANSWERED = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from tests.support.bookmark_chrome import BAR, OPTIONS, POPUP, BookmarkChrome, D
 from tests.support.chromium import Debugger, wait_until
 from tests.support.driving import size
 from tests.support.intercepting import app
+from tests.support.rounds import IS_SOAK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-WHOLE = int(os.environ.get("PILOTHOUSE_CHAOS", "5")) > 5
 """Whether minutes may be waited for."""
 WRONG = 10
 """Codes that may be wrong within a minute."""
@@ -172,7 +171,7 @@ def test_ten_wrong_codes_lock_out_and_hurt_nobody_who_is_in() -> None:
         inside.kill_worker()  # who was let in before may come again
         inside.by_hand("create", {"title": "Wake up"})
         desk.until_connected("In")
-        if WHOLE:
+        if IS_SOAK:
             desk.until_connected("In", "Guesser", guard_s=5 * 60)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
 
 from tests.support.bookmark_chrome import BAR, BookmarkChrome, Desk
+from tests.support.rounds import IS_SOAK
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
-WHOLE = int(os.environ.get("PILOTHOUSE_CHAOS", "5")) > 5
-IDLE_S = 200.0 if WHOLE else 40.0
+IDLE_S = 200.0 if IS_SOAK else 40.0
 """A worker without messages lives for 30 s, so that the short form fails without them, too."""
-DOWN_S = 120.0 if WHOLE else 5.0
+DOWN_S = 120.0 if IS_SOAK else 5.0
 BACK_WITHIN_S = 60.0
 
 

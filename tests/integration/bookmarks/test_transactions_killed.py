@@ -21,6 +21,7 @@ from pilothouse.bookmarks.journal import open_journal
 from tests.support.bookmark_child import FOLDERS, is_whole
 from tests.support.bookmark_shelf import Shelf
 from tests.support.chrome_bookmarks import ChromeBookmarks
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 GUARD_S = 60
 
 

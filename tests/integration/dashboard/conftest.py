@@ -24,7 +24,7 @@ SHOP_COMMAND = [sys.executable, str(SHOP / "server.py")]
 
 @pytest.fixture(scope="package")
 def home() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="ph-", dir="/tmp")
+    folder = tempfile.mkdtemp(prefix="ph-")
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -219,7 +219,7 @@ async def open_world(*, flags: bool = True, extra: Sequence[str] = ()) -> AsyncI
             executable_path=program.path,
             args=[*(policy_flags(world.proxy.port) if flags else ()), *extra],
             # Chromium's sockets have short names only.
-            env={**os.environ, "TMPDIR": "/tmp"},
+            env=dict(os.environ),
         )
         stack.push_async_callback(world.browser.close)
         yield world

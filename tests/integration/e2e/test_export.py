@@ -42,7 +42,7 @@ def run_exported(driver: Driver, source: Path, folder: Path, **env: str) -> Any:
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_session.py"],
         cwd=folder,
         # Chromium's sockets have short names only.
-        env={**os.environ, "TMPDIR": "/tmp", **env},
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         timeout=GUARD_S * 2,
@@ -143,13 +143,8 @@ def _texts(path: Path) -> str:
 
 
 def test_a_video_is_complete_when_the_session_has_ended() -> None:
-    with Driver(env=_browsers()) as driver:
-        result = driver.ask("startSession", record=["video"], command=_command(driver))
-        if result["isError"]:
-            error = result["structuredContent"]["error"]
-            assert error["type"] == "browser_launch_failed"
-            assert "playwright install ffmpeg" in error["suggestion"]
-            pytest.skip("recording a video needs Playwright's ffmpeg, which is not installed")
+    with Driver() as driver:
+        driver.call("startSession", record=["video"], command=_command(driver))
         driver.visit("/")
         driver.call("tabs", action="new", url="/order/1")
         driver.call("tabs", action="close", tabId="t2")
@@ -161,11 +156,28 @@ def test_a_video_is_complete_when_the_session_has_ended() -> None:
             assert Path(file["path"]).stat().st_size >= file["bytes"]
 
 
+def test_a_video_without_any_ffmpeg_fails_the_start_and_says_what_to_install(
+    tmp_path: Path,
+) -> None:
+    path = _path_without("ffmpeg", tmp_path)
+    with Driver(env={"PATH": path, "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path / "none")}) as driver:
+        error = driver.fault("startSession", record=["video"], command=_command(driver))
+    assert error["type"] == "browser_launch_failed"
+    assert "apt-get install ffmpeg" in error["suggestion"]
+
+
+def _path_without(program: str, folder: Path) -> str:
+    """A PATH with links to everything that is on PATH, but for one program."""
+    links = folder / "bin"
+    links.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for one in Path(place).glob("*"):
+            link = links / one.name
+            if one.name != program and not link.is_symlink():
+                link.symlink_to(one)
+    return str(links)
+
+
 def _command(driver: Driver) -> list[str]:
     (driver.files / "app.py").write_text(APP)
     return [sys.executable, str(driver.files / "app.py")]
-
-
-def _browsers() -> dict[str, str]:
-    name = "PLAYWRIGHT_BROWSERS_PATH"
-    return {name: os.environ[name]} if name in os.environ else {}

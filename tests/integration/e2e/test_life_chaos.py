@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import stat
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.support.rounds import ROUNDS
 from tests.support.servers import incidents
 from tests.support.session_life import (
     GUARD_S,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 CYCLES = ROUNDS if ROUNDS <= 5 else 2 * ROUNDS
 WARM_UP = 2
 GONE_S = 10.0

@@ -20,6 +20,7 @@ import pytest
 
 from pilothouse import children
 from pilothouse.children import Child, start_child
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,7 +30,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="these commands are those of Linux"),
 ]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 GUARD_S = 20.0
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,7 +15,9 @@ from tests.support.services_rig import sharing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
+    from tests.support.hermetic.place import Place
     from tests.support.services_rig import Rig
 
 collect_ignore = [] if sys.platform == "linux" else ["test_forked.py"]
@@ -37,11 +36,11 @@ def mark() -> Iterator[str]:
 
 
 @pytest.fixture
-def sockets() -> Iterator[Path]:
+def sockets(place: Place) -> Path:
     """A folder with a short name, as sockets need it."""
-    folder = Path(tempfile.mkdtemp(prefix="ph-"))
-    yield folder
-    shutil.rmtree(folder)
+    folder = place.root / "x"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(scope="module")

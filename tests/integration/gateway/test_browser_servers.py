@@ -7,7 +7,6 @@ of two that leaves.
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from tests.support.door_rig import call
 from tests.support.hub_rig import hub
 from tests.support.living import living, until
 from tests.support.peers import devtools, installed, playwright
+from tests.support.rounds import IS_SOAK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, installed]
 
-WHOLE = int(os.environ.get("PILOTHOUSE_CHAOS", "5")) > 5
-IDLE_S = 60.0 if WHOLE else 1.0
+IDLE_S = 60.0 if IS_SOAK else 1.0
 GUARD_S = 110.0
 LOOKS = 5
 """How often each client looks at its page while the other does the same."""
@@ -122,7 +121,7 @@ def port_of(pid: int) -> int:
     return listening[0]
 
 
-@pytest.mark.parametrize("peer", ["playwright", *(["devtools"] if WHOLE else [])])
+@pytest.mark.parametrize("peer", ["playwright", *(["devtools"] if IS_SOAK else [])])
 async def test_who_falls_silent_loses_its_processes_but_not_its_session(
     peer: str, kind: CommandKind, mark: str
 ) -> None:

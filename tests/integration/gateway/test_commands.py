@@ -20,6 +20,7 @@ from pilothouse.gateway.workers import Running, StartFailed, command
 from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
 from pilothouse.gateway.workers.spawned import Launch
 from tests.support.living import living, until
+from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 GUARD_S = 20.0
 ODD = str(ROOT / "tests" / "support" / "odd_server.py")
 MODERN = {"MCP-Protocol-Version": "2026-07-28"}

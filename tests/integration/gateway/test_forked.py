@@ -17,6 +17,7 @@ from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import StartFailed
 from tests.support.forking import forked, forking
 from tests.support.living import living, until
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 SHOP_SIZE = 4
 """Processes of the dev server that a worker can start."""
 GONE_S = 10.0

@@ -17,6 +17,7 @@ import pytest
 from pilothouse import processes
 from pilothouse.gateway.journal import Journal, sweep
 from tests.support.living import living, until
+from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 START_S = 60.0
 GONE_S = 10.0
 """A guard: it is less than two seconds in fact."""

@@ -19,6 +19,7 @@ import pytest
 from pilothouse import processes
 from tests.support.http_agent import HttpAgent
 from tests.support.living import living, until
+from tests.support.rounds import ROUNDS
 from tests.support.servers import PRODUCT, http_server
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 SESSIONS = min(100, 3 * ROUNDS)
 MOST_BYTES = 800 << 20
 """Of a hub with a hundred live workers."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from tests.support.door_rig import call, hello, modern
 from tests.support.forking import PRODUCT, forking
 from tests.support.hub_rig import hub
 from tests.support.living import living, until
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 RACES = 20 * ROUNDS
 SIDE_BY_SIDE = 4
 AT_ONCE = 100

@@ -23,6 +23,7 @@ from pilothouse.gateway.model import (
 from pilothouse.registries import open_registry
 from tests.support.living import until
 from tests.support.redis import PASSWORD, RedisServer, redis_server
+from tests.support.rounds import ROUNDS
 from tests.support.sharing import Gateway, gateway
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 LEASE_S = 2.0
 """So long that a busy machine does not let it run out before a test does."""
 KEY = Key("path", "p")

@@ -314,7 +314,8 @@ def test_a_hub_outlives_the_relay_that_started_it_and_its_terminal(own_home: Hom
 
 
 def test_without_a_place_for_a_hub_one_process_serves(tmp_path: Path) -> None:
-    env = {"HOME": "/dev/null", "XDG_STATE_HOME": "/dev/null/state"}
+    nowhere = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
+    env = {"PILOTHOUSE_HOME": "", **dict.fromkeys(nowhere, "/dev/null/state")}
     with Agent(env=env, joins_hub=True) as agent:
         assert agent.call("status")["sessionId"] == "stdio"
         _, log = agent.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -16,6 +15,7 @@ import pytest
 from pilothouse.gateway.notices import LOST
 from tests.support.living import living
 from tests.support.relaying import Home, aside, relay_home, soon
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tests.support.agent import Agent
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 CALLS = 20
 LONGEST_S = 0.3
 """Until somebody is killed."""

@@ -19,6 +19,7 @@ from tests.support.bookmark_child import FOLDERS, is_whole
 from tests.support.bookmarking import carried_out_by
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
 from tests.support.extension_peer import extension
+from tests.support.rounds import ROUNDS
 from tests.support.services_rig import GUARD_S, Agent, Rig, add, until
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def rig(services: Rig) -> Rig:
     return services
-
-
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 
 
 @asynccontextmanager

@@ -17,13 +17,13 @@ import pytest
 
 from pilothouse.intercept import config_store
 from pilothouse.intercept.config_store import ConfigStore
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
     from types import FrameType
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 GUARD_S = 60
 RULES = 150
 SPAWN = multiprocessing.get_context("spawn")

@@ -16,6 +16,7 @@ import pytest
 from pilothouse.intercept.model import EngineUnreachable
 from tests.support.engine_rig import GUARD_S, Rig, configuration, running_engine
 from tests.support.ports import free_port
+from tests.support.rounds import ROUNDS
 from tests.support.upstreams import http_upstream
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 CLIENTS = 4
 
 

@@ -13,8 +13,8 @@ import pytest
 from pilothouse.intercept.model import BadFilter
 from pilothouse.intercept.ports import HistoryAsk
 from pilothouse.intercept.query import HistoryReader
+from tests.support.beats import beating
 from tests.support.packets import History, made
-from tests.support.tries import beating, tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,9 +100,8 @@ def test_a_text_that_a_pattern_takes_too_long_for_is_told(reader: HistoryReader)
 
 @pytest.mark.anyio
 async def test_the_event_loop_goes_on_while_a_pattern_is_tried(reader: HistoryReader) -> None:
-    """The figure is 50 ms."""
     for pattern in ("(.*a){20}!", "(a?){50}a{50}!", "(a|aa)*$!"):
-        for once in tries():
-            async with beating() as stalls:
-                await asyncio.to_thread(judged, reader, pattern, 2)
-            once.took(max(stalls), 0.25, f"one beat beside {pattern}")
+        async with beating() as beats:
+            took = await asyncio.to_thread(judged, reader, pattern, 2)
+        # A pattern that held the interpreter's lock would let none through, or one before it.
+        assert took is None or len(beats) > 2, pattern

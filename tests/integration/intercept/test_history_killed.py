@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from typing import TYPE_CHECKING
@@ -22,13 +21,13 @@ from tests.integration.intercept.history_rig import (
     select,
     started,
 )
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 OPEN_S = 10.0
 """Two seconds are what is promised; this is the guard."""
 

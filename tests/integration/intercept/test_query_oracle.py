@@ -17,6 +17,7 @@ from pilothouse.intercept.filters import And, Compare, Node, Operator, Or
 from pilothouse.intercept.ports import Detail, HistoryAsk
 from pilothouse.intercept.schema import COLUMNS, PER_PACKET
 from tests.support.packets import START_MS, TRAFFIC, History, ids_of, made, unhurried
+from tests.support.rounds import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryReader]:
 
 
 @settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

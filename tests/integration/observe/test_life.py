@@ -13,13 +13,12 @@ import pytest
 
 from tests.support.chromium import Chromium
 from tests.support.observing import GUARD_S, Watcher, texts, visit
+from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from tests.support.site import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
-
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 
 
 def test_twenty_crashes_leave_the_observer_working(

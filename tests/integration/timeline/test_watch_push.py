@@ -49,8 +49,8 @@ async def _news(client: Client, session: dict[str, Any]) -> list[dict[str, Any]]
 
 @pytest.fixture
 def home() -> Iterator[dict[str, str]]:
-    # Not the test's own folder: Chromium cannot live in a path that long.
-    folder = tempfile.mkdtemp(prefix="ph-", dir="/tmp")
+    # Not tmp_path: Chromium cannot live in a path that long.
+    folder = tempfile.mkdtemp(prefix="ph-")
     yield {"PILOTHOUSE_HOME": folder}
     shutil.rmtree(folder, ignore_errors=True)
 

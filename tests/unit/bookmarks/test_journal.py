@@ -22,6 +22,7 @@ from pilothouse.bookmarks.records import Entry, lines_of
 from pilothouse.core.faults import Fault, NotAvailable
 from tests.support.bookmark_shelf import WRITES, Breaking, Shelf, possible_changes
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
+from tests.support.rounds import examples
 from tests.unit.bookmarks.test_changes import TREE, rolls, trees
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.changes import Change
 
 pytestmark = pytest.mark.anyio
-generous = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+generous = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 """Each example writes files."""
 
 

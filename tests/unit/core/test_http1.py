@@ -23,6 +23,7 @@ from pilothouse.core.http1 import (
     upgrades,
     write_head,
 )
+from tests.support.rounds import examples
 
 TOKEN = st.text("!#$%&'*+-.^_`|~09azAZ", min_size=1, max_size=12)
 VALUE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=20)
@@ -35,7 +36,7 @@ def head(*lines: str) -> bytes:
 # Requests
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(method=TOKEN, target=VALUE.filter(bool), fields=st.lists(st.tuples(TOKEN, VALUE)))
 def test_a_head_that_is_written_is_read_back(
     method: str, target: str, fields: list[tuple[str, str]]
@@ -50,7 +51,7 @@ def test_a_head_that_is_written_is_read_back(
     assert read.body is None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_head_or_a_bad_message(data: bytes) -> None:
     for given_head in (data, b"GET / HTTP/1.1\r\n" + data):
@@ -101,7 +102,7 @@ def test_what_concerns_one_connection_is_not_kept() -> None:
 # Bodies
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=6),
     cuts=st.lists(st.integers(0, 300), max_size=8),

@@ -18,7 +18,7 @@ from pilothouse.core.jsonrpc import (
     Refusal,
     parse,
 )
-from tests.support.tries import tries
+from tests.support.rounds import examples
 
 
 def request(**parts: Any) -> bytes:
@@ -175,21 +175,18 @@ def test_the_depth_limit_is_exact() -> None:
 
 
 def test_a_million_keys_are_refused_by_their_size_before_they_are_read() -> None:
-    raw = with_params("{" + '"k":0,' * 1_000_000 + '"k":0}')
+    # Not even JSON: whoever read it before it was measured would complain of that.
+    raw = with_params("{" + '"k":0,' * 1_000_000)
     assert len(raw) > MAX_BYTES
-    for once in tries():
-        with once.within(1.0):
-            refused(raw, INVALID_REQUEST, f"larger than {MAX_BYTES} bytes")
+    refused(raw, INVALID_REQUEST, f"larger than {MAX_BYTES} bytes")
 
 
 def test_as_many_keys_as_fit_are_read_in_bounded_time() -> None:
     raw = with_params("{" + ",".join(f'"{n}":0' for n in range(300_000)) + "}")
     assert len(raw) < MAX_BYTES
-    for once in tries():
-        with once.within(10.0, "what is linear"):
-            found = parse(raw)
-        assert isinstance(found, dict)
-        assert len(found["params"]) == 300_000
+    found = parse(raw)
+    assert isinstance(found, dict)
+    assert len(found["params"]) == 300_000
 
 
 def test_a_number_that_overflows_is_no_infinity() -> None:
@@ -219,7 +216,7 @@ MESSAGE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     st.binary(max_size=60)
     | st.text(max_size=60).map(str.encode)
@@ -236,7 +233,7 @@ def test_any_bytes_are_a_message_or_a_sound_refusal(raw: bytes) -> None:
         assert {"method", "result", "error"} & found.keys()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     id=st.integers(-MAX_ID, MAX_ID) | st.text(max_size=20),
     params=st.dictionaries(NAME, JSON, max_size=4),

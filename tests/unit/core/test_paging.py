@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.paging import Limit, decode_cursor, encode_cursor, estimated_tokens
+from tests.support.rounds import examples
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_limit_is_clamped_and_says_so(asked: int, used: int) -> None:
         assert f"limit {asked} was clamped to {used}" in limit.note
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(st.text(max_size=8), st.integers(0, 2**63), max_size=6))
 def test_a_cursor_comes_back_as_it_was(position: dict[str, int]) -> None:
     cursor = encode_cursor(position)
@@ -69,7 +70,7 @@ def test_what_is_no_cursor_of_ours_is_refused_by_name(text: str) -> None:
     assert "leave cursor out" in caught.value.hint
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.text(max_size=40))
 @example("e30")
 def test_any_text_is_a_position_or_a_clear_refusal(text: str) -> None:

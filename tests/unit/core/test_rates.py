@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.core.rates import RateLimit
+from tests.support.rounds import examples
 
 
 class FakeClock:
@@ -81,7 +82,7 @@ def test_a_limit_that_is_not_positive_is_refused(
     per_seconds=st.floats(0.001, 100),
     steps=st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 30)), max_size=60),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_no_window_holds_more_than_the_limit_and_none_less_than_it_could(
     limit: int, per_seconds: float, steps: list[tuple[str, float]]
 ) -> None:
@@ -98,7 +99,7 @@ def test_no_window_holds_more_than_the_limit_and_none_less_than_it_could(
 
 
 @given(st.floats(0, 1e9), st.floats(1e-6, 1e4), st.floats(0, 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_waiting_as_long_as_told_is_long_enough(
     start: float, per_seconds: float, part: float
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pilothouse.core.redact import Redactor
 from pilothouse.core.secret_names import is_secret_key
 from pilothouse.core.secret_shapes import MASK
+from tests.support.rounds import examples
 from tests.unit.core.test_redact import NAMED_PLACES, SECRET_KEYS, SHAPES
 
 REDACTOR = Redactor()
@@ -33,7 +34,7 @@ _TEXTS = st.lists(_FRAGMENTS | st.text(max_size=4), max_size=12).map("".join)
 
 @given(_TEXTS)
 @example("token=[redacted]x&token=[redacted]")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 def test_masking_twice_changes_nothing(text: str) -> None:
     for redactor in (REDACTOR, REDACTOR.learn("acted] ").learn("ab")):
         for mask in (
@@ -60,7 +61,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON, st.sampled_from([None, 2]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_masked_json_is_still_json_of_the_same_structure(value: object, indent: int | None) -> None:
     masked = json.loads(REDACTOR.text(json.dumps(value, indent=indent)))
     assert _outline(masked) == _outline(value)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pilothouse.core.faults import Envelope
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Group
+from tests.support.rounds import examples
 
 GROUP = Group(name="observe", summary="Resources", envelope=Envelope.CODE)
 
@@ -62,7 +63,7 @@ def test_a_variable_is_one_whole_segment(uri: str) -> None:
     assert resource(GROUP, "cdp://{target}/entries/{entry_id}")(entry).match(uri) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_an_encoded_value_comes_back_as_it_was(value: str) -> None:
     from urllib.parse import quote

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.core.ring import Ring, Slice
+from tests.support.rounds import examples
 
 
 @dataclass
@@ -53,7 +54,7 @@ READ = st.tuples(st.just("read"), st.integers(0, 40), st.integers(0, 12), st.boo
 STEPS = st.lists(st.one_of(APPEND, APPEND, APPEND, CLEAR, TAIL, READ), max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(capacity=st.integers(1, 8), steps=STEPS)
 def test_a_ring_behaves_like_a_list_that_forgets_its_oldest(
     capacity: int, steps: list[tuple[object, ...]]
@@ -80,7 +81,7 @@ def test_a_ring_behaves_like_a_list_that_forgets_its_oldest(
         assert ring.dropped == model.first - model.cleared
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     items=st.lists(st.integers(0, 5), max_size=80),
     capacity=st.integers(1, 80),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pilothouse.core.events import Event
 from pilothouse.core.ring import Ring
 from pilothouse.core.timeline import Moment, Timeline
+from tests.support.rounds import examples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def test_each_source_counts_from_zero_on_its_own() -> None:
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([Printed, Sent, Stepped])))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(events=EVENTS, limit=st.integers(1, 7), capacity=st.integers(1, 30))
 def test_paging_by_cursor_gives_every_kept_moment_once_and_in_order(
     events: list[tuple[int, type[Event]]], limit: int, capacity: int

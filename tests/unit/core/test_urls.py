@@ -19,6 +19,7 @@ from pilothouse.core.urls import (
     origin_of,
     target_of,
 )
+from tests.support.rounds import examples
 
 PRODUCTION = Policy()
 DEVELOPMENT = Policy(development=True, blocked_ports=frozenset({4000, 9333}))
@@ -463,7 +464,7 @@ def ways_to_write(char: str) -> list[str]:
 
 
 @given(spelled_ipv4())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_any_spelling_of_an_inner_ipv4_is_judged_like_the_address(
     case: tuple[IPv4Address, str],
 ) -> None:
@@ -476,7 +477,7 @@ def test_any_spelling_of_an_inner_ipv4_is_judged_like_the_address(
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_any_text_gets_a_verdict_and_a_reason(text: str) -> None:
     for url in (text, "http://" + text, "https://example.com:" + text):
         verdict = DEVELOPMENT.check_url(url)
@@ -485,7 +486,7 @@ def test_any_text_gets_a_verdict_and_a_reason(text: str) -> None:
 
 
 @given(st.ip_addresses(v=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_an_ipv6_literal_is_judged_like_its_address(address: IPv6Address) -> None:
     verdict = PRODUCTION.check_url(f"http://[{address.exploded}]/")
     assert verdict.allowed == (kind_of(address) == "public")

@@ -20,6 +20,7 @@ from pilothouse.e2e.contract import (
     ServerStartResponse,
     ServerStatusResponse,
 )
+from tests.support.rounds import examples
 
 START: dict[str, Any] = {
     "status": "ready",
@@ -206,7 +207,7 @@ VALUES = st.recursive(
 PIECES = st.one_of(FRAGMENTS, VALUES.map(lambda value: json.dumps(value, ensure_ascii=False)))
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(PIECES, max_size=25).map("".join), st.lists(st.integers(1, 9), min_size=1))
 @example('{"a":{"mark":1}', [1])
 def test_any_text_in_any_pieces_gives_what_the_definition_gives(
@@ -222,7 +223,7 @@ def test_any_text_in_any_pieces_gives_what_the_definition_gives(
     assert (found.mark if found else None) == by_definition(data)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=60), st.binary(max_size=60), st.integers(1, 7))
 def test_a_marked_object_is_found_behind_a_line_of_any_bytes(
     before: bytes, after: bytes, size: int

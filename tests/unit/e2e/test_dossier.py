@@ -13,6 +13,7 @@ from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import Exchange
 from pilothouse.e2e.dossier import BUDGET, LEAST, compose, next_calls, whole
 from pilothouse.e2e.protocol import Trouble
+from tests.support.rounds import examples
 
 BASE = "http://localhost:3000"
 AT = "2026-01-01T00:00:00.000Z"
@@ -68,7 +69,7 @@ def test_what_there_is_nothing_of_is_not_mentioned() -> None:
     text=st.text(st.characters(codec="utf-8"), max_size=600),
     frame=st.integers(0, 9_000),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_dossier_never_takes_more_than_its_room(size: int, text: str, frame: int) -> None:
     beside = {"message": "m" * frame}
     made = compose(rich(size, text), BASE, AT, beside)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pilothouse.e2e.export import Written, is_locator, literal, url_part, within, write_test
 from pilothouse.e2e.step_record import Step
+from tests.support.rounds import examples
 
 BASE = "http://localhost:3000"
 SECRET = "hunter2-hunter2"
@@ -161,14 +162,14 @@ def test_what_is_more_than_a_chain_of_calls_never_gets_into_a_test(code: str) ->
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(ANY_TEXT)
 def test_every_text_comes_back_from_its_literal(text: str) -> None:
     assert ast.literal_eval(literal(text)) == text
     assert literal(text).isprintable()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
 def test_whatever_was_typed_the_test_is_python_that_types_it(
     text: str, selector: str, url: str

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pilothouse.core.http1 import MAX_HEADERS, BadMessage, Counted
 from pilothouse.e2e.proxy_http import own_answer, parse_request, rewrite_answer
+from tests.support.rounds import examples
 
 # Reading requests
 
@@ -111,7 +112,7 @@ def test_too_many_headers_are_refused() -> None:
     assert caught.value.status == 431
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda t: t.encode())))
 def test_any_bytes_are_a_request_or_a_bad_message(data: bytes) -> None:
     for given_head in (data, GET.encode() + b"\r\n" + data, b"CONNECT " + data + b" HTTP/1.1"):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.e2e.routes import Edit, Har, Reply, Rule, choose, edited, url_pattern
+from tests.support.rounds import examples
 
 CART = "http://localhost:3000/api/cart"
 
@@ -55,7 +56,7 @@ def test_a_part_or_glob_does_not_match_another_url(pattern: str, url: str) -> No
     assert not fits(pattern, url)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.text(st.characters(codec="utf-8", exclude_characters="*\r\n"), max_size=30),
     st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=60),
@@ -65,7 +66,7 @@ def test_without_a_wildcard_it_is_a_part_and_nothing_in_it_is_special(part: str,
     assert fits(part, f"http://a/{part}?x")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.text("ab/*.{},?[(", max_size=40))
 def test_every_glob_is_a_pattern(glob: str) -> None:
     compile_pattern(url_pattern(glob)).search(CART)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 
 import pytest
@@ -14,10 +13,9 @@ from pilothouse.gateway.model import (
 from pilothouse.gateway.pool import SETTLED_S
 from pilothouse.gateway.room import Limits
 from tests.support.paper_pool import PaperWorker, Rig, key
+from tests.support.rounds import ROUNDS
 
 pytestmark = pytest.mark.anyio
-
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 
 
 # Starting

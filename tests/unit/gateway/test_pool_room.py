@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
@@ -17,8 +16,6 @@ from pilothouse.gateway.room import NEW_WORKER_BYTES, QUEUE, Limits
 from tests.support.paper_pool import GUARD_S, Rig, key
 
 pytestmark = pytest.mark.anyio
-
-ROUNDS = int(os.environ.get("PILOTHOUSE_CHAOS", "5"))
 
 
 # Room

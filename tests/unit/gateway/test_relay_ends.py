@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.gateway.relay_ends import CONGESTED, WIDE, End, Inflow
+from tests.support.rounds import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     lines=st.lists(st.binary(max_size=70).map(lambda line: line.replace(b"\n", b" ")), max_size=12),
     cuts=st.lists(st.integers(1, 40), min_size=1),

@@ -28,6 +28,7 @@ from pilothouse.intercept.answers import (
 )
 from pilothouse.intercept.ports import Detail
 from tests.support.recorded import exchange, held, row, side
+from tests.support.rounds import examples
 
 PLAIN = Redactor()
 BOTH = {"request": Range(0, 16_384), "response": Range(0, 16_384)}
@@ -194,7 +195,7 @@ def test_request_and_response_are_cut_separately_and_say_how_to_read_on() -> Non
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(text=st.text(max_size=300), most=st.integers(4, 70))
 def test_reading_on_gives_the_whole_text(text: str, most: int) -> None:
     body = text.replace("\0", "").encode("utf-8", "replace")

@@ -113,6 +113,7 @@ EVIL = b"'; touch /tmp/pwned; echo $(id) `id` \\ \" $HOME !! %s %n #"
     ],
     ids=["target", "header", "form", "plain", "bytes", "delete", "star", "method", "empty post"],
 )
+@pytest.mark.process
 def test_the_command_sends_what_was_recorded(head: bytes, body: bytes, listener: Listener) -> None:
     head += b"Host: 127.0.0.1:%d\r\n" % listener.port
     if body:
@@ -128,6 +129,7 @@ def test_the_command_sends_what_was_recorded(head: bytes, body: bytes, listener:
 
 
 @needs_curl
+@pytest.mark.process
 def test_a_body_that_is_too_long_for_an_argument_is_sent_all_the_same(
     listener: Listener, tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_body_that_is_too_long_for_an_argument_is_sent_all_the_same(
 @pytest.mark.parametrize(
     "text", [b"plain", EVIL, b"a\nb", bytes(range(1, 256)), b"\x1b[2J", "ä".encode()]
 )
+@pytest.mark.process
 def test_a_quoted_word_is_one_word_with_the_same_bytes(text: bytes) -> None:
     ran = subprocess.run(
         ["sh", "-c", f"printf %s {quoted(text)}"], capture_output=True, check=True, timeout=GUARD_S
@@ -160,6 +163,7 @@ def test_secrets_are_masked_in_url_headers_and_body() -> None:
     assert '"user": "bob"' in command
 
 
+@pytest.mark.process
 def test_a_compressed_body_with_a_secret_is_masked_inside() -> None:
     import gzip
     import re

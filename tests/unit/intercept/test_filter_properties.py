@@ -12,6 +12,7 @@ from pilothouse.intercept.filters import And, Compare, Filter, Node, Operator, O
 from pilothouse.intercept.literals import AllOf, Needed, needed_by
 from pilothouse.intercept.model import BadFilter
 from pilothouse.intercept.schema import COLUMNS
+from tests.support.rounds import examples
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 TEXT_OPERATORS: list[Operator] = ["==", "!="]
@@ -56,7 +57,7 @@ def joined(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.recursive(leaves, joined, max_leaves=12))
 def test_a_tree_that_is_written_out_reads_as_the_same_tree(root: Node) -> None:
     assert parse(render(root)).root == root
@@ -68,7 +69,7 @@ PIECES = ["method", "status", "url", "==", "=~", ">=", "!", "&&", "||", "(", ")"
           " ", "GET", "200", "[", "|", "&", "x", "time", "é", "\n", "true"]  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500))
 @given(st.lists(st.sampled_from(PIECES), max_size=15).map("".join) | st.text(max_size=40))
 @example("url =~ \\")
 @example("(" * 500)
@@ -98,7 +99,7 @@ SYNTAX = ["abc", "de", "x", "Y", "é", ".", "\\.", "\\d", "\\w", "[a-z]", "[^]x]
 SUBJECTS = st.text(st.sampled_from("abcdefghijkxyzABCYz.é{}, \n/\\-[]3b5"), max_size=12)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500))
 @given(st.lists(st.sampled_from(SYNTAX), min_size=1, max_size=6), st.lists(SUBJECTS, max_size=8))
 def test_a_text_without_the_needed_literals_never_matches(
     pieces: list[str], subjects: list[str]

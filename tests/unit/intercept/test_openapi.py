@@ -18,6 +18,7 @@ from pilothouse.intercept.filters import parse
 from pilothouse.intercept.openapi import HIDDEN, document, operations
 from pilothouse.intercept.openapi_schemas import FILTER, RE2
 from pilothouse.intercept.tools import TOOLS
+from tests.support.rounds import examples
 
 DOCUMENT = document()
 ROUTES = {
@@ -119,14 +120,14 @@ def test_the_filters_of_the_spec_are_promised(text: str) -> None:
     assert re.search(FILTER["pattern"], text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(text=st.from_regex(re.compile(FILTER["pattern"]), fullmatch=True))
 def test_every_filter_that_is_promised_is_one(text: str) -> None:
     if text:
         parse(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(text=st.from_regex(re.compile(RE2["pattern"]), fullmatch=True))
 def test_every_pattern_that_is_promised_is_one(text: str) -> None:
     compile_pattern(text)

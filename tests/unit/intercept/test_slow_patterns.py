@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from pilothouse.core.regex import compile_pattern
 from pilothouse.intercept.slow_patterns import MOST_GROWN, TooCostly, check_growth, matches
+from tests.support.rounds import examples
 
 QUADRATIC = "(a.*!)|a"
 """Each of its matches looks at all that is left of the line."""
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(
     pattern=st.sampled_from(["a", "a*", "(a)|b", "^.", "(?m)$", "nothing"]),
     text=st.text("ab\n").map(lambda text: (text * 3_000)[:6_000].encode()),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pilothouse.observe.bodies import BUDGET_BYTES, MAX_BODY_BYTES, Bodies, is_text
 from pilothouse.observe.model import Body
+from tests.support.rounds import examples
 
 
 def body(text: str) -> Body:
@@ -75,7 +76,7 @@ def test_one_body_of_the_largest_size_never_fills_the_budget() -> None:
     assert MAX_BODY_BYTES * 8 <= BUDGET_BYTES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(steps=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 12)), max_size=40))
 def test_the_bodies_that_are_kept_are_the_newest_that_fit(steps: list[tuple[str, int]]) -> None:
     bodies = Bodies(budget=10)

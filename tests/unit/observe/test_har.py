@@ -13,6 +13,7 @@ from pilothouse.core.redact import Redactor
 from pilothouse.core.secret_shapes import MASK
 from pilothouse.observe.har_timing import timings
 from pilothouse.observe.model import Body
+from tests.support.rounds import examples
 from tests.unit.observe.har_tape import FORM, TIMING, WALL, Tape, answer, header
 
 REUSED = {**dict.fromkeys(TIMING, -1.0), "requestTime": 100.0, "sendStart": 1.0, "sendEnd": 2.0}
@@ -390,7 +391,7 @@ MARKS = st.floats(min_value=-1, max_value=1e5) | st.just(-1.0)
 MOMENTS = st.none() | st.floats(min_value=0, max_value=1e6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(list(TIMING)), MARKS), MOMENTS, MOMENTS, MOMENTS)
 def test_time_is_always_the_sum_of_the_phases_that_apply(
     timing: dict[str, float], began: float | None, responded: float | None, ended: float | None

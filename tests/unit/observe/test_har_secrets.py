@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pilothouse.core.redact import Redactor
 from pilothouse.core.secret_shapes import MASK
 from pilothouse.observe.model import Body
+from tests.support.rounds import examples
 from tests.unit.observe.har_tape import VALIDATOR, Tape, busy_tape, everything, header
 
 LEARNED = "corr3ct-h0rse+battery/staple"
@@ -96,7 +97,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [p for key, item in inner for p in paths(item, (*path, key))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_missing_and_malformed_fields_never_raise_and_stay_valid(data: st.DataObject) -> None:
     tape = busy_tape("secret-1234567")

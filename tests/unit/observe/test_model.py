@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.observe import model
 from pilothouse.observe.model import KINDS, NETWORK_KINDS, Filters, Kind, Seen, pack
+from tests.support.rounds import examples
 
 RESPONSE = {
     "kind": "response",
@@ -97,7 +98,7 @@ VALUES = st.recursive(
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(event=st.dictionaries(ANY_TEXT, st.one_of(VALUES, ANY_TEXT), max_size=5))
 def test_packed_json_always_parses(event: dict[str, Any]) -> None:
     parsed = json.loads(pack(event).decode("utf-8"))
@@ -109,7 +110,7 @@ PARTS = st.sampled_from(["a", "b", "/api/", "x"])
 LISTS = st.lists(PARTS, max_size=2).map(tuple)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     kind=st.sampled_from(KINDS),
     url=st.lists(PARTS, max_size=3).map("".join),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pilothouse.observe.preview import argument_text, argument_value, message_text
 from pilothouse.observe.protocol import Normalizer
+from tests.support.rounds import examples
 
 TRACE = {
     "callFrames": [{"url": "app.js", "lineNumber": 9, "columnNumber": 4, "functionName": "buy"}],
@@ -286,7 +287,7 @@ REMOTES = st.recursive(
 DOCUMENTED = (KeyError, TypeError, ValueError, AttributeError)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(args=st.lists(st.dictionaries(NAMES, REMOTES, max_size=5), max_size=2))
 def test_no_argument_raises_anything_but_the_documented_errors(args: list[Any]) -> None:
     texts: list[str] = []

@@ -20,6 +20,7 @@ from pilothouse.observe.observation import Observation
 from pilothouse.observe.query import Query
 from pilothouse.observe.reading import MAX_LIMIT, compact, read, settle_places, summary, tail
 from pilothouse.observe.tools import ReadEvents, _status
+from tests.support.rounds import examples
 
 TEXTS = ("text", "payloadPreview", "data", "errorText", "postDataPreview")
 HEAD = {"ts": 0, "sessionId": "S"}
@@ -122,7 +123,7 @@ FIELDS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     events=st.lists(EVENTS, max_size=30),
     queries=st.lists(QUERIES, min_size=1, max_size=4),

@@ -210,6 +210,7 @@ while True:
 """
 
 
+@pytest.mark.process
 def test_a_killed_writer_leaves_a_prefix_without_holes(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", WRITER, str(path)]
@@ -262,6 +263,7 @@ with open_store(f"sqlite:{sys.argv[1]}", "me") as keep:
 """
 
 
+@pytest.mark.process
 def test_two_processes_of_one_owner_do_not_write_over_each_other(path: Path) -> None:
     other = subprocess.Popen(
         [sys.executable, "-c", _OTHER, str(path)],

@@ -42,6 +42,7 @@ from tests.support.issuer import (
     signer,
     token,
 )
+from tests.support.rounds import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -201,7 +202,7 @@ def test_the_principal_is_the_same_for_a_new_token_and_differs_by_subject_and_cl
 PART = st.text("[]\",\\ a'é:|\n", max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.tuples(PART, PART, PART), st.tuples(PART, PART, PART))
 def test_two_callers_never_share_a_principal(
     one: tuple[str, str, str], two: tuple[str, str, str]
@@ -288,7 +289,7 @@ def test_no_signed_token_however_odd_makes_the_verifier_raise() -> None:
     with Issuer(lambda: NOW) as issuer:
         verifier = JwtVerifier(config_for(issuer), clock=lambda: NOW)
 
-        @settings(max_examples=150, deadline=None)
+        @settings(max_examples=examples(150))
         @given(st.dictionaries(HEADERS, JSON, max_size=2), st.dictionaries(CLAIMS, JSON))
         def check(header: dict[str, object], claims: dict[str, object]) -> None:
             full_header = {"alg": "RS256", "kid": "rsa"} | header

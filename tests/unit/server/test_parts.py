@@ -43,6 +43,7 @@ def test_the_list_of_a_group_is_what_its_declarations_say(part: LaterPart) -> No
     assert list(part.listings) == [tool.listing for tool in part.ready.tools]
 
 
+@pytest.mark.process
 def test_listing_tools_imports_no_group_and_calling_one_does() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", LISTED_ALONE], capture_output=True, text=True, check=True, timeout=60

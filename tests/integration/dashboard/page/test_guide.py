@@ -40,7 +40,7 @@ WIDTH = 1440
 def shop() -> Iterator[str]:
     """The address of a Pilothouse with a shopping agent, whose shop lies where any could lie: the
     server's log names the place, and pictures show the log."""
-    with tempfile.TemporaryDirectory(prefix="shop-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="shop-") as folder:
         app = shutil.copytree(SHOP, Path(folder) / "app")
         with product(PILOTHOUSE_ROOTS=folder) as (server, home):
             token_of(home)

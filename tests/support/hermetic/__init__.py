@@ -1,0 +1,1 @@
+"""Keeps every test apart from the user's own home, hub and ports, and from the other tests."""

@@ -1,0 +1,76 @@
+"""An audit hook that refuses the user's own Pilothouse: its folders, its browser's, its ports.
+
+Standard library only, and little of it: every Python process that a test starts loads this module
+(see site/sitecustomize.py). What is refused fails with PermissionError where it happens and is
+written to the report of the test, because the program may well go on after the error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+REPORT = "HERMETIC_REPORT"
+"""Variable with the file to which a refusal is written."""
+FOLDERS = "HERMETIC_FOLDERS"
+"""Variable with the folders that nobody may open, in the form of PATH."""
+DEFAULT_PORTS = frozenset({4000, 8765, 9222, 32349, 32350})
+
+_PATH_EVENTS = {
+    "open",
+    "os.listdir",
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.scandir",
+    "shutil.rmtree",
+    "sqlite3.connect",
+}
+_PORT_EVENTS = {"socket.bind", "socket.connect"}
+_STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
+
+starts: list[str] = []
+"""Processes that this one has started, by their program, in their order."""
+_folders: tuple[str, ...] = ()
+
+
+def install() -> None:
+    """Watch this process from now on. It cannot be undone, and survives a fork."""
+    global _folders
+    _folders = tuple(one for one in os.environ.get(FOLDERS, "").split(os.pathsep) if one)
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, args: tuple[object, ...]) -> None:
+    if event in _PATH_EVENTS:
+        path = args[0]
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if isinstance(path, str) and path[:1] == "/" and _is_refused(path):
+            _refuse(f"{event} of {path}")
+    elif event in _PORT_EVENTS:
+        address = args[1]
+        if isinstance(address, tuple) and len(address) > 1 and address[1] in DEFAULT_PORTS:
+            _refuse(f"{event} of port {address[1]}")
+        elif isinstance(address, str) and _is_refused(address):
+            _refuse(f"{event} of {address}")
+    elif event in _STARTS:
+        starts.append(f"{event} {args[0] if args else ''}")
+
+
+def _is_refused(path: str) -> bool:
+    return any(path == one or path.startswith(one + "/") for one in _folders)
+
+
+def _refuse(what: str) -> None:
+    program = " ".join(sys.argv[:3]) or sys.executable
+    if report := os.environ.get(REPORT):
+        line = f"{what}, by {program}\n".encode()
+        # Not open(): a report about itself would never end.
+        descriptor = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+    raise PermissionError(f"a test must not touch what is the user's own: {what}")

@@ -1,0 +1,112 @@
+"""The fixtures and hooks that keep tests apart; tests/conftest.py loads them for every test.
+
+There are three places, one within the other: the worker's, for what lives as long as it (declared
+rigs); the module's, for its fixtures; and the test's own. Each is looked at when its time is over,
+and what it left fails the test that was the last to use it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import forkserver
+from tests.support.hermetic import guard, leftovers
+from tests.support.hermetic.place import Place, make_place, neutral_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_worker_place = pytest.StashKey[Place]()
+_number = itertools.count()
+
+STARTS_NOTHING = ("tests/unit/", "tests/contract/")
+"""Folders whose tests start no process unless they are marked for it: `make quick` runs them."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave the user's environment for good, before any test module is imported."""
+    if config.getoption("dist", "no") != "no":
+        return  # this process only hands tests out to others
+    environ = neutral_environment(os.environ)
+    # Not below the user's TMPDIR, which may be too long for sockets.
+    root = Path(tempfile.mkdtemp(prefix="p", dir="/tmp"))
+    root.chmod(0o711)
+    place = make_place(root / "w")
+    os.environ.clear()
+    # pytest makes the folder for tmp_path when the first test asks for it, amid that test.
+    kept = {"PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir()}
+    os.environ.update({**environ, **kept, **place.variables()})
+    tempfile.tempdir = str(place.temp)
+    config.stash[_worker_place] = place
+    forkserver.home_environ.update(os.environ)
+    guard.install()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    place = config.stash.get(_worker_place, None)
+    if place is not None:
+        leftovers.end_processes_of(place)
+        Place(place.root.parent).remove()
+
+
+@pytest.fixture(scope="session")
+def worker_place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """The place of declared rigs, which live until this worker ends."""
+    place = request.config.stash[_worker_place]
+    yield place
+    forkserver.close()
+    _check(place, "the rigs of this worker")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_place(request: pytest.FixtureRequest, worker_place: Place) -> Iterator[Place]:
+    """The place of a module's own fixtures."""
+    yield from _lived_in(worker_place, f"the fixtures of {request.node.nodeid}")
+
+
+@pytest.fixture(autouse=True)
+def place(request: pytest.FixtureRequest, module_place: Place) -> Iterator[Place]:
+    """The test's own home, state and temporary folder; its environment names them."""
+    sockets = leftovers.open_sockets()
+    started = len(guard.starts)
+    leaves_files = request.node.get_closest_marker("leaves_files") is not None
+    yield from _lived_in(module_place, "the test", leaves_files=leaves_files)
+    left = leftovers.new_sockets(sockets)
+    assert not left, f"the test left sockets open: {', '.join(left)}"
+    _check_mark(request.node, guard.starts[started:])
+
+
+def _lived_in(outer: Place, who: str, *, leaves_files: bool = False) -> Iterator[Place]:
+    place = make_place(outer.root.with_name(f"{next(_number)}"))
+    started = len(guard.starts)
+    with place.entered():
+        yield place
+    _check(place, who, has_started=len(guard.starts) > started, leaves_files=leaves_files)
+
+
+def _check(place: Place, who: str, *, has_started: bool = True, leaves_files: bool = False) -> None:
+    """Fail for what was refused here, and for processes and files that are left."""
+    refused = place.report.read_text() if place.report.exists() else ""
+    processes = leftovers.left_after(lambda: leftovers.processes_of(place)) if has_started else []
+    files = [] if leaves_files else leftovers.files_of(place)
+    if processes:
+        leftovers.end_processes_of(place)
+    place.remove()
+    assert not refused, f"{who} touched what is the user's own:\n{refused}"
+    assert not processes, f"{who} left processes:\n" + "\n".join(processes)
+    assert not files, f"{who} left files in TMPDIR: {', '.join(files)}"
+
+
+def _check_mark(item: pytest.Item, starts: list[str]) -> None:
+    is_quick = item.nodeid.startswith(STARTS_NOTHING)
+    if is_quick and item.get_closest_marker("process") is None:
+        assert not starts, (
+            "the test starts a process, but is not marked so (pytest.mark.process): "
+            + ", ".join(starts)
+        )

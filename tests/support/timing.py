@@ -1,0 +1,66 @@
+"""Says at the end of a run where its time went: the slowest tests, and the time per folder.
+
+The figures are also written to `.cache/suite.json`, for `make bench ARGS=suite`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / ".cache" / "suite.json"
+SLOWEST = 20
+WHOLE_SUITE = 1_000
+"""Tests from which on a run is worth remembering."""
+
+_began = time.monotonic()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the figures as the last lines of a run of many tests."""
+    spent: Counter[str] = Counter()
+    folders: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            nodeid, duration = getattr(report, "nodeid", ""), getattr(report, "duration", None)
+            if nodeid and duration is not None:
+                spent[nodeid] += duration
+                folders[_folder(nodeid)] += duration
+    if len(spent) < WHOLE_SUITE:
+        return
+    wall = time.monotonic() - _began
+    figures = {
+        "wall_s": round(wall, 1),
+        "workers": config.getoption("numprocesses", None) or 1,
+        "tests": len(spent),
+        "folders_s": {name: round(s, 1) for name, s in folders.most_common()},
+        "slowest_s": {name: round(s, 1) for name, s in spent.most_common(SLOWEST)},
+    }
+    _print(terminalreporter, figures)
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _folder(nodeid: str) -> str:
+    return "/".join(nodeid.split("::", 1)[0].split("/")[:3])
+
+
+def _print(reporter: pytest.TerminalReporter, figures: dict[str, Any]) -> None:
+    reporter.section("where the time went (seconds of one worker)")
+    for name, seconds in figures["folders_s"].items():
+        reporter.write_line(f"{seconds:8.1f}  {name}")
+    reporter.write_line("")
+    for name, seconds in figures["slowest_s"].items():
+        reporter.write_line(f"{seconds:8.1f}  {name}")
+    reporter.write_line(
+        f"{figures['tests']} tests in {figures['wall_s']} s by {figures['workers']} workers"
+    )

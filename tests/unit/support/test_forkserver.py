@@ -1,0 +1,66 @@
+"""What is forked is a process like any other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import forkserver
+
+pytestmark = pytest.mark.process
+
+HERE = Path(__file__).parent
+
+
+def start(module: str, *args: str, **env: str) -> forkserver.Forked:
+    return forkserver.start(module, *args, env={**os.environ, **env}, cwd=HERE, text=True)
+
+
+def output(process: forkserver.Forked) -> tuple[str, str]:
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    with process.stdin, process.stdout, process.stderr:
+        process.stdin.close()
+        return process.stdout.read(), process.stderr.read()
+
+
+def test_it_has_the_arguments_and_the_exit_code_of_its_command() -> None:
+    process = start("pilothouse", "--version")
+    said, _ = output(process)
+    assert said.startswith("pilothouse ")
+    assert process.wait(30) == 0
+    wrong = start("pilothouse", "--no-such-flag")
+    assert "unknown flag" in output(wrong)[1]
+    assert wrong.wait(30) == 2
+    assert wrong.poll() == 2
+
+
+def test_it_has_an_environment_and_a_folder_of_its_own() -> None:
+    process = start("tests.unit.support.shown", "MARK", MARK="mine")
+    assert output(process)[0].split() == ["mine", str(HERE), str(process.pid)]
+    assert process.wait(30) == 0
+
+
+def test_a_signal_ends_it_and_is_its_exit_code() -> None:
+    process = start("tests.unit.support.shown", "wait")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    assert process.poll() is None
+    assert process in forkserver.living()
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    output(process)
+    assert process not in forkserver.living()
+
+
+def test_a_client_can_start_it_by_a_command_line() -> None:
+    command = forkserver.command("tests.unit.support.shown", "MARK")
+    ran = subprocess.run(
+        command, env={**os.environ, "MARK": "by"}, cwd=HERE, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout.split()[:2]) == (0, ["by", str(HERE)])
