@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,11 +187,13 @@ def _in_use(house: House) -> bool:
     )
 
 
-def warm_up() -> None:
+def warm_up(hub_folder: Path) -> None:
     """Do once what each worker would do for itself: import, and answer in both eras."""
+    tempfile.gettempdir()  # asked once: workers have another TMPDIR, for their browsers alone
     for part in PARTS:
         part.ready  # noqa: B018  # it imports the group
-    with tempfile.TemporaryDirectory(prefix="pilothouse-warm-") as folder:
+    # Where the hub, or the next one, removes it should we be killed meanwhile.
+    with tempfile.TemporaryDirectory(prefix="w", dir=hub_folder) as folder:
         anyio.run(_rehearse, Path(folder))
 
 
@@ -233,4 +236,4 @@ async def _talk_in_lines(door: Path, hello: tuple[str, dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    warm.run(sys.argv[1], warm_up, serve)
+    warm.run(sys.argv[1], partial(warm_up, Path(sys.argv[1]).parent), serve)

@@ -23,6 +23,7 @@ import psutil
 from websockets.sync.client import connect
 
 from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.e2e.browser_flags import UNSEEN_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-gpu",
+    f"--disable-features={','.join(UNSEEN_FEATURES)}",
     # Not --disable-crashpad-for-testing: Debian's Chromium 156 then crashes its network service,
     # over and over, and no page ever loads.
 )

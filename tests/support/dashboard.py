@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import expect, sync_playwright
 
 from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.e2e.browser_flags import feature_flag
 from tests.support.driving import SHOP
 from tests.support.http_agent import HttpAgent
 from tests.support.npm import SETS, WEB
@@ -98,7 +99,7 @@ def chromium(*flags: str) -> Iterator[Browser]:
         launched = playwright.chromium.launch(
             executable_path=str(browser.path),
             chromium_sandbox=not needs_no_sandbox(),
-            args=["--disable-background-networking", *flags],
+            args=["--disable-background-networking", feature_flag(), *flags],
         )
         yield launched
         launched.close()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.support import forkserver
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,10 +19,13 @@ GUARD_S = 20.0
 
 def living(mark: str) -> list[psutil.Process]:
     """All that inherited MARK=mark and are no zombies."""
+    # Of a forked process the system shows the environment of the fork server.
+    forked = {child.pid: child.environ for child in forkserver.living()}
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            marked = process.environ().get("MARK") == mark
+            environ = forked.get(process.pid) or process.environ()
+            marked = environ.get("MARK") == mark
             if marked and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

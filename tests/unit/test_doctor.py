@@ -17,6 +17,7 @@ from pilothouse import doctor, doctor_machine, folders, pair
 from pilothouse.browser import find_browser
 from pilothouse.core.settings import Settings
 from pilothouse.doctor_machine import Context
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from pilothouse.doctor_report import Finding
@@ -304,8 +305,7 @@ def test_a_taken_port_names_its_holder_and_moves_to_a_port_that_no_other_setting
 def test_port_zero_is_any_free_one_and_a_foreign_address_is_told_from_a_taken_port(
     tmp_path: Path,
 ) -> None:
-    ports = free_ports()
-    ports["http_port"] = 4000
+    ports = {**free_ports(), "http_port": free_port()}
     settings = Settings(http_host="192.0.2.1", **ports)
     http, *others, _ = doctor.check_ports(machine(tmp_path, settings=settings))
     assert (http.state, http.fix) == ("warn", "export PILOTHOUSE_HTTP_HOST=127.0.0.1")

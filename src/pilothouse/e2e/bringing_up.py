@@ -11,7 +11,7 @@ import anyio
 
 from pilothouse.core.urls import Policy, loopback_only, target_of
 from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
-from pilothouse.e2e.browser_flags import bypass_list, policy_flags, trust_flags
+from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
 from pilothouse.e2e.starting import check_own, own_origins, resolved
@@ -144,6 +144,7 @@ class Builder:
         if request.browser == "chromium":
             flags = (
                 *self._means.chromium_flags,
+                *([feature_flag()] if request.headless else []),
                 *policy_flags(entrance.port),
                 *trust_flags(entrance.trusted_key),
                 "--remote-debugging-port=0",

@@ -19,7 +19,7 @@ from playwright.async_api import Error, async_playwright
 
 from pilothouse.browser import find_browser
 from pilothouse.core.urls import Policy, Verdict
-from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags
 from pilothouse.e2e.proxy import FilteringProxy, Refusal, open_proxy
 
 if TYPE_CHECKING:
@@ -217,9 +217,7 @@ async def open_world(*, flags: bool = True, extra: Sequence[str] = ()) -> AsyncI
         assert program is not None, "these tests need a Chromium"
         world.browser = await playwright.chromium.launch(
             executable_path=program.path,
-            args=[*(policy_flags(world.proxy.port) if flags else ()), *extra],
-            # Chromium's sockets have short names only.
-            env=dict(os.environ),
+            args=[feature_flag(), *(policy_flags(world.proxy.port) if flags else ()), *extra],
         )
         stack.push_async_callback(world.browser.close)
         yield world

@@ -426,6 +426,7 @@ async def test_a_fork_of_the_owner_does_not_keep_its_children(family: Family) ->
         process.kill()
         await until(lambda: family.living() == [fork])
         fork.kill()
+        await until(lambda: family.living() == [])
 
 
 # Elsewhere than on Linux

@@ -93,6 +93,7 @@ def test_a_second_serve_names_the_hub_that_runs_and_another_one_is_refused(tmp_p
             assert second.url != hub.url
 
 
+@pytest.mark.leaves_files  # the folder for the sockets of a home with a long path stays
 def test_the_control_socket_is_the_users_alone_also_below_a_long_path(tmp_path: Path) -> None:
     home = tmp_path / ("long" * 20) / ("longer" * 10)
     with http_server(module=PRODUCT, env={"PILOTHOUSE_HOME": str(home)}) as hub:

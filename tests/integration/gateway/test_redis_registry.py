@@ -265,7 +265,7 @@ async def test_there_are_never_two_owners_while_gateways_come_and_go(redis: Redi
     ):
         gates, tokens, moves = (a, b, c), dict.fromkeys(keys, (0, a)), 0
         deadline = time.monotonic() + ROUNDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or moves <= 20:
             await random.choice(gates).freeze()
             await asyncio.sleep(random.random() * 0.4)
             for _ in range(20):
@@ -286,7 +286,6 @@ async def test_there_are_never_two_owners_while_gateways_come_and_go(redis: Redi
                 await one.freeze()
                 if random.random() < 0.6:
                     one.go_on()
-        assert moves > 20
 
 
 # Redis goes away

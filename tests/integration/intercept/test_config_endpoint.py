@@ -107,7 +107,7 @@ def service(served: tuple[str, Service], tmp_path: Path) -> Service:
     return served[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def connected(served: tuple[str, Service]) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=served[0], timeout=GUARD_S, trust_env=False) as made:
         yield made

@@ -104,4 +104,4 @@ async def test_the_event_loop_goes_on_while_a_pattern_is_tried(reader: HistoryRe
         async with beating() as beats:
             took = await asyncio.to_thread(judged, reader, pattern, 2)
         # A pattern that held the interpreter's lock would let none through, or one before it.
-        assert took is None or len(beats) > 2, pattern
+        assert took is None or took < 0.1 or len(beats) > 2, pattern

@@ -43,12 +43,18 @@ def client(tap: Tap, token: str | None = None, **more: Any) -> httpx.Client:
 
 
 @pytest.fixture(scope="module")
-def rest(tap: Tap, shop: App) -> Iterator[httpx.Client]:
-    """The API of a proxy that recorded three exchanges: packets 1 to 6."""
+def recorded(tap: Tap, shop: App) -> Tap:
+    """A proxy that recorded three exchanges: packets 1 to 6."""
     for path in ("/api/users", "/api/users", "/login?status=401"):
         tap.get(f"{shop.url}{path}")
     tap.until(lambda: len(tap.packets("status > 0")) == 6)
-    with client(tap) as made:
+    return tap
+
+
+@pytest.fixture
+def rest(recorded: Tap) -> Iterator[httpx.Client]:
+    """Its API."""
+    with client(recorded) as made:
         yield made
 
 

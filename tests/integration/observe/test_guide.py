@@ -60,8 +60,7 @@ def _follow(watcher: Watcher, page: str) -> None:
         text = text.replace("127.0.0.1:8000", page.split("//")[1])
         text = text.replace('"TARGET"', json.dumps(target))
         if "REQUEST" in text:
-            events = watcher.wait_for(target, lambda found: found, kinds=["loadingFinished"])
-            request = events[0]["requestId"]
+            request = _whole_request(watcher, target)
         arguments: dict[str, Any] = json.loads(text.replace('"REQUEST"', json.dumps(request)))
         answer = watcher.call(tool, **arguments)
         if tool == "cdp_observe":
@@ -73,6 +72,17 @@ def _follow(watcher: Watcher, page: str) -> None:
             assert answer["events"]
     har = watcher.request("resources/read", {"uri": f"cdp://har/{target}"}, id=3)
     assert json.loads(har["result"]["contents"][0]["text"])["log"]["entries"]
+
+
+def _whole_request(watcher: Watcher, target: str) -> str:
+    """Return a request that was seen from its start: of another, the browser may keep no body."""
+
+    def whole(events: list[dict[str, Any]]) -> list[str]:
+        begun = {event["requestId"] for event in events if event["kind"] == "request"}
+        ended = [event["requestId"] for event in events if event["kind"] == "loadingFinished"]
+        return [one for one in ended if one in begun]
+
+    return whole(watcher.wait_for(target, whole, kinds=["request", "loadingFinished"]))[0]
 
 
 def _reload(watcher: Watcher, target: str) -> None:

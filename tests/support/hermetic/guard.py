@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 REPORT = "HERMETIC_REPORT"
 """Variable with the file to which a refusal is written."""
 FOLDERS = "HERMETIC_FOLDERS"
@@ -32,6 +36,8 @@ _STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "
 
 starts: list[str] = []
 """Processes that this one has started, by their program, in their order."""
+watch_sockets: Callable[[object], None] | None = None
+"""Told of every socket that is made, by the thread that makes it."""
 _folders: tuple[str, ...] = ()
 
 
@@ -55,6 +61,9 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
             _refuse(f"{event} of port {address[1]}")
         elif isinstance(address, str) and _is_refused(address):
             _refuse(f"{event} of {address}")
+    elif event == "socket.__new__":
+        if watch_sockets is not None:
+            watch_sockets(args[0])
     elif event in _STARTS:
         starts.append(f"{event} {args[0] if args else ''}")
 

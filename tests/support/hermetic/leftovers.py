@@ -6,7 +6,9 @@ import gc
 import os
 import re
 import socket
+import threading
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.support import forkserver
+from tests.support.hermetic import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,20 +29,36 @@ GRACE_S = 5.0
 """How long a process that was told to end may take: a moment on a busy machine, not a leak."""
 
 
+_makers: weakref.WeakKeyDictionary[socket.socket, threading.Thread] = weakref.WeakKeyDictionary()
+"""Which thread has made a socket."""
+
+
+def note_makers() -> None:
+    """Remember from now on which thread makes a socket."""
+
+    def note(made: object) -> None:
+        assert isinstance(made, socket.socket)
+        _makers[made] = threading.current_thread()
+
+    guard.watch_sockets = note
+
+
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """The sockets that this process had open at one moment."""
+    """The sockets that this process had open at one moment, and the threads of its rigs."""
 
     inodes: frozenset[str]
     listening: frozenset[Any]
     """Addresses at which somebody accepted connections: those of a rig's server are the rig's."""
+    threads: frozenset[int | None]
 
 
 def open_sockets() -> Sockets:
     """Return the sockets of this process; none where there is no /proc."""
     found = _descriptors()
     addresses = (_address(fd, listening=True) for fd in found.values())
-    return Sockets(frozenset(found), frozenset(one for one in addresses if one))
+    rigs = {one.ident for one in threading.enumerate() if one is not threading.current_thread()}
+    return Sockets(frozenset(found), frozenset(one for one in addresses if one), frozenset(rigs))
 
 
 def new_sockets(before: Sockets) -> list[str]:
@@ -51,10 +70,13 @@ def new_sockets(before: Sockets) -> list[str]:
 
 
 def _new(before: Sockets) -> dict[str, int]:
+    makers = {made.fileno(): thread.ident for made, thread in list(_makers.items())}
     return {
         inode: fd
         for inode, fd in _descriptors().items()
-        if inode not in before.inodes and _address(fd) not in before.listening
+        if inode not in before.inodes
+        and makers.get(fd) not in before.threads
+        and _address(fd) not in before.listening
     }
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _worker_place = pytest.StashKey[Place]()
 _number = itertools.count()
 
+RIGS_WITH_SOCKETS = frozenset({"browser", "paired", "services_hub"})
+"""Fixtures of a module that connect to something, in this very process, when they are asked to.
+What they hold is looked at when their module is over."""
 STARTS_NOTHING = ("tests/unit/", "tests/contract/")
 """Folders whose tests start no process unless they are marked for it: `make quick` runs them."""
 
@@ -46,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_worker_place] = place
     forkserver.home_environ.update(os.environ)
     guard.install()
+    leftovers.note_makers()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -67,7 +71,10 @@ def worker_place(request: pytest.FixtureRequest) -> Iterator[Place]:
 @pytest.fixture(scope="module", autouse=True)
 def module_place(request: pytest.FixtureRequest, worker_place: Place) -> Iterator[Place]:
     """The place of a module's own fixtures."""
-    yield from _lived_in(worker_place, f"the fixtures of {request.node.nodeid}")
+    who = f"the fixtures of {request.node.nodeid}"
+    sockets = leftovers.open_sockets()
+    yield from _lived_in(worker_place, who)
+    _check_sockets(sockets, who)
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +84,8 @@ def place(request: pytest.FixtureRequest, module_place: Place) -> Iterator[Place
     started = len(guard.starts)
     leaves_files = request.node.get_closest_marker("leaves_files") is not None
     yield from _lived_in(module_place, "the test", leaves_files=leaves_files)
-    left = leftovers.new_sockets(sockets)
-    assert not left, f"the test left sockets open: {', '.join(left)}"
+    if not RIGS_WITH_SOCKETS & set(request.fixturenames):
+        _check_sockets(sockets, "the test")
     _check_mark(request.node, guard.starts[started:])
 
 
@@ -101,6 +108,11 @@ def _check(place: Place, who: str, *, has_started: bool = True, leaves_files: bo
     assert not refused, f"{who} touched what is the user's own:\n{refused}"
     assert not processes, f"{who} left processes:\n" + "\n".join(processes)
     assert not files, f"{who} left files in TMPDIR: {', '.join(files)}"
+
+
+def _check_sockets(before: leftovers.Sockets, who: str) -> None:
+    left = leftovers.new_sockets(before)
+    assert not left, f"{who} left sockets open: {', '.join(left)}"
 
 
 def _check_mark(item: pytest.Item, starts: list[str]) -> None:

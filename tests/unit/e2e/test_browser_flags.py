@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pilothouse.e2e.browser_flags import bypass_list, policy_flags
+import importlib.util
+import re
+from pathlib import Path
+
+from pilothouse.e2e.browser_flags import (
+    PLAYWRIGHT_FEATURES,
+    UNSEEN_FEATURES,
+    bypass_list,
+    feature_flag,
+    policy_flags,
+)
 
 
 def test_own_origins_on_this_machine_are_the_only_exceptions() -> None:
@@ -31,3 +41,17 @@ def test_the_flags_name_the_proxy_and_each_comes_once() -> None:
     assert len(names) == len(set(names))
     # Playwright gives this one itself, and Chromium heeds only the last.
     assert "--disable-features" not in names
+
+
+def test_what_playwright_turns_off_stays_off() -> None:
+    """Chromium takes the last --disable-features alone, and that is ours."""
+    package = importlib.util.find_spec("playwright")
+    assert package is not None
+    assert package.origin is not None
+    bundle = Path(package.origin).parent / "driver" / "package" / "lib" / "coreBundle.js"
+    listed = re.search(r"disabledFeatures = \[(.+?)\]", bundle.read_text(), re.S)
+    assert listed is not None
+    theirs = re.findall(r'^\s*"(\w+)",?$', listed[1], re.M)
+    assert theirs == list(PLAYWRIGHT_FEATURES)
+    ours = feature_flag().removeprefix("--disable-features=").split(",")
+    assert ours == [*theirs, *UNSEEN_FEATURES]

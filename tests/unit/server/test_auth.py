@@ -106,7 +106,9 @@ def site() -> Iterator[Site]:
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        with httpx2.Client(trust_env=False) as client:
+        # Each request has a connection of its own: none of a test is left to the next.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        with httpx2.Client(trust_env=False, limits=limits) as client:
             yield Site(url, issuer, stranger, client)
         server.should_exit = True
         thread.join(10)
