@@ -9,7 +9,7 @@ python := .venv/bin/python
 # what another still has to do.
 # Bytecode is written, so that not every worker and every process of a test compiles anew.
 pytest := env -u PYTHONDONTWRITEBYTECODE .venv/bin/pytest
-all_tests := $(pytest) -n 4 --dist worksteal
+all_tests := $(pytest) -n 3 --dist worksteal
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pilothouse.bookmarks.model import EXTENSION_ID
+from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.chromium import Chromium, Debugger, wait_until
 from tests.support.ports import free_port
@@ -110,7 +110,7 @@ class Desk(Agent):
 def pairing_code(env: dict[str, str], *args: str) -> str:
     """What `pilothouse pair` prints."""
     said = subprocess.run(
-        [sys.executable, "-m", "pilothouse", "pair", *args],
+        forkserver.command("pilothouse", "pair", *args),
         env=environment(env),
         capture_output=True,
         text=True,

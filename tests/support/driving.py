@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.servers import environment
 
@@ -114,7 +115,7 @@ class Driver(Agent):
             self.process.wait(GUARD_S)
         super().__exit__(*args)
         if self._joins_hub:
-            stop = [sys.executable, "-m", "pilothouse", "stop"]
+            stop = forkserver.command("pilothouse", "stop")
             subprocess.run(stop, env=environment({"PILOTHOUSE_HOME": str(self.home)}), check=True)
         shutil.rmtree(self.home, ignore_errors=True)
 

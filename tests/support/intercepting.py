@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.ports import free_port
 
@@ -86,7 +86,7 @@ def token_of(home: Path) -> str:
     import subprocess
 
     made = subprocess.run(
-        [sys.executable, "-m", "pilothouse", "token"],
+        forkserver.command("pilothouse", "token"),
         env={"PILOTHOUSE_HOME": str(home), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

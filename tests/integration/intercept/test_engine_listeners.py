@@ -280,6 +280,7 @@ async def test_certificate_shown_has_the_key_that_a_browser_is_told_to_trust(
         await writer.start_tls(rig.trust(), server_hostname="localhost")
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
+        await writer.wait_closed()
     key = x509.load_der_x509_certificate(shown).public_key()
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     assert spki_hash(rig.folder) == b64encode(sha256(der).digest()).decode()

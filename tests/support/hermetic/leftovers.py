@@ -61,12 +61,14 @@ def open_sockets() -> Sockets:
     return Sockets(frozenset(found), frozenset(one for one in addresses if one), frozenset(rigs))
 
 
-def new_sockets(before: Sockets) -> list[str]:
-    """Return those that were opened since and are not closed, garbage included."""
+def new_sockets(before: Sockets, *, listening: bool = False) -> list[str]:
+    """Return those that were opened since and are not closed, garbage included; or of them only
+    those that listen."""
     if not _new(before):
         return []
     gc.collect()  # a warning about what was dropped unclosed belongs to this test, too
-    return [f"{inode} at {_address(fd)}" for inode, fd in _new(before).items()]
+    addresses = {inode: _address(fd, listening=listening) for inode, fd in _new(before).items()}
+    return [f"{inode} at {at}" for inode, at in addresses.items() if at or not listening]
 
 
 def _new(before: Sockets) -> dict[str, int]:
