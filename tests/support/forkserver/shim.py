@@ -26,7 +26,7 @@ def main(address: str, module: str, args: list[str]) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
-    code = json.loads(answers.readline())["code"]
+    code: int = json.loads(answers.readline())["code"]
     return code if code >= 0 else 128 - code
 
 
