@@ -5,11 +5,12 @@
 .PHONY: help setup setup-tests run test quick check gen bench conformance soak demo clean
 
 python := .venv/bin/python
-# Tests wait more than they compute: more workers than cores. One that is done takes over half of
-# what another still has to do.
+# Tests wait more than they compute: more workers than cores. One that is done takes the next module
+# (tests/support/order.py), so that what its tests share is started once.
 # Bytecode is written, so that not every worker and every process of a test compiles anew.
 pytest := env -u PYTHONDONTWRITEBYTECODE .venv/bin/pytest
-all_tests := $(pytest) -n 3 --dist worksteal
+by_module := --dist loadfile --no-loadscope-reorder
+all_tests := $(pytest) -n 3 $(by_module)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,7 +31,7 @@ test: setup-tests ## Run every test, with a real Chromium
 	$(javascript_tests)
 
 quick: setup ## Run the tests that start no process: what to run while writing
-	@$(pytest) -n 2 --dist worksteal -m 'not process' tests/unit tests/contract $(ARGS)
+	@$(pytest) -n 2 $(by_module) -m 'not process' tests/unit tests/contract $(ARGS)
 
 soak: export PILOTHOUSE_CHAOS ?= 50
 soak: setup-tests ## Run every test with all its rounds (long)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from tests.support.issuer import Issuer
 
-pytest_plugins = ["tests.support.hermetic.plugin", "tests.support.timing"]
+pytest_plugins = [
+    "tests.support.hermetic.plugin",
+    "tests.support.order",
+    "tests.support.timing",
+]
 
 # How long an example takes, or is thought out, says more of a busy machine than of what is tested.
 settings.register_profile(

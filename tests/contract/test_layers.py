@@ -92,6 +92,7 @@ def _absolute(node: ast.ImportFrom, file: str) -> str:
     return ".".join((*package, node.module) if node.module else package)
 
 
+@cache
 def files(source: Path) -> list[tuple[str, ast.Module]]:
     return [
         (path.relative_to(source).as_posix(), ast.parse(path.read_text(encoding="utf-8")))

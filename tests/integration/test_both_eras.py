@@ -12,6 +12,7 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.servers import ERAS, Server, stdio
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -123,9 +124,7 @@ async def test_progress_is_reported_in_order(connect: Any) -> None:
 
     async with connect() as client:
         await client.call_tool("longWork", {"count": 4}, progress_callback=on_progress)
-        with anyio.fail_after(10):
-            while len(seen) < 4:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: len(seen) >= 4)
     assert seen == [(step, 4.0, f"step {step:.0f}") for step in (1.0, 2.0, 3.0, 4.0)]
 
 

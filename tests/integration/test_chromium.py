@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from tests.support.chromium import Chromium, wait_until
+from tests.support.chromium import Chromium
 from tests.support.site import Site
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,10 @@ import pytest
 from pilothouse import doctor_probe, doctor_report
 from pilothouse.browser import find_browser
 from pilothouse.doctor_report import Finding
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.browser
 
@@ -76,13 +76,6 @@ def running_with(text: str) -> list[int]:
         for process in psutil.process_iter(["cmdline"])
         if any(text in word for word in process.info["cmdline"] or ())
     ]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_SEC
-    while not condition():
-        assert time.monotonic() < end, "the condition never came true"
-        time.sleep(0.01)
 
 
 def has_ended(pid: int) -> bool:

@@ -10,9 +10,10 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.support.chromium import Chromium, wait_until
+from tests.support.chromium import Chromium
 from tests.support.site import Received, Site
 from tests.support.site_routes import ALL_BYTES, FOLDER, PAGES, SECRETS, SESSION_COOKIE
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 from pilothouse.bookmarks.model import EXTENSION_ID
 from tests.support import forkserver
 from tests.support.agent import Agent
-from tests.support.chromium import Chromium, Debugger, wait_until
+from tests.support.chromium import Chromium, Debugger
 from tests.support.ports import free_port
 from tests.support.servers import ROOT, environment
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -200,10 +201,10 @@ class BookmarkChrome(Chromium):
     def connect(self, desk: Desk) -> Self:
         """Pair with a server, and wait until it says so."""
         self.settle(desk.bookmarks_port, desk.code)
-        try:
-            wait_until(lambda: self.name in desk.profiles, f"{self.name} connected", GUARD_S)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}; {self.status}; {desk.state}") from None
+        wait_until(
+            lambda: self.name in desk.profiles,
+            lambda: f"{self.name} connected ({self.status}; {desk.state})",
+        )
         return self
 
     @property

@@ -25,6 +25,9 @@ from websockets.sync.client import connect
 from pilothouse.browser import find_browser, needs_no_sandbox
 from pilothouse.e2e.browser_flags import UNSEEN_FEATURES
 
+# unit/support/test_forkserver.py takes it from here.
+from tests.support.until import wait_until as wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,17 +46,6 @@ FLAGS = (
 )
 GUARD_S = 60
 """How long anything here may take before the test fails; against hanging, not a measurement."""
-_POLL_S = 0.02
-
-
-def wait_until[T](condition: Callable[[], T | None], what: str, guard_s: float = GUARD_S) -> T:
-    """What `condition` returns, once that is true."""
-    deadline = time.monotonic() + guard_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {guard_s:g} s")
-        time.sleep(_POLL_S)
-    return value
 
 
 class Debugger:

@@ -34,6 +34,7 @@ from pilothouse.server.mcp import build_server
 from pilothouse.server.pages import Pages
 from pilothouse.server.serving import serving
 from tests.support.fixture_tools import PART
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -463,10 +464,3 @@ def modern(message: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if (name := params.get("name") or params.get("uri")) is not None:
         fields.append(f"Mcp-Name: {name}")
     return {**message, "params": params}, fields
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, in small steps."""
-    async with asyncio.timeout(GUARD_S):
-        while not condition():  # noqa: ASYNC110  # what it waits for has no event
-            await asyncio.sleep(0.005)

@@ -9,19 +9,16 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.servers import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.support.until import wait_until
 
 SHOP = Path(__file__).parent / "shop"
 GUARD_S = 30
@@ -71,17 +68,10 @@ class Driver(Agent):
         content: str = self.call("getContent", selector=selector, **{"as": "text"})["content"]
         return content
 
-    def until(self, condition: Callable[[], Any]) -> Any:
-        """Ask again until it is so."""
-        deadline = time.monotonic() + GUARD_S
-        while not (found := condition()):
-            assert time.monotonic() < deadline, "it never came to be"
-        return found
-
     def until_hot(self, target_id: str) -> None:
         """Wait for the dev server's first word to the page: an edit before it is told to nobody."""
         sockets = {"targetId": target_id, "kinds": ["websocket"]}
-        self.until(
+        wait_until(
             lambda: [
                 event
                 for event in self.call("cdp_read_events", **sockets)["events"]

@@ -15,8 +15,12 @@ import httpx
 from pilothouse.children import start_child
 from pilothouse.intercept.engine_link import Engine, open_engine
 
+# bench/rows/intercept_engine.py takes these two from here.
+from tests.support.ports import listens as listens
+from tests.support.until import until as until
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from pilothouse.intercept.engine_link import OnStart
@@ -61,14 +65,16 @@ class Rig:
 
     async def pair(self, url: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Request and response of the last exchange with that path, once both are recorded."""
-        async with asyncio.timeout(GUARD_S):
-            while True:
-                rows = [row for row in await self.packets() if row["url"] == url]
-                asked = [row for row in rows if not row["is_response"]]
-                told = [row for row in rows if row["is_response"]]
-                if asked and told and told[-1]["group_id"] == asked[-1]["group_id"]:
-                    return asked[-1], told[-1]
-                await asyncio.sleep(0.02)
+
+        async def both() -> tuple[dict[str, Any], dict[str, Any]] | None:
+            rows = [row for row in await self.packets() if row["url"] == url]
+            asked = [row for row in rows if not row["is_response"]]
+            told = [row for row in rows if row["is_response"]]
+            if asked and told and told[-1]["group_id"] == asked[-1]["group_id"]:
+                return asked[-1], told[-1]
+            return None
+
+        return await until(both)
 
     async def listen(self, **config: Any) -> list[dict[str, Any]]:
         states: list[dict[str, Any]] = await self.ask("configure", config=configuration(**config))
@@ -161,22 +167,3 @@ def configuration(
             for at, one in enumerate(passes, 1)
         ],
     }
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Returns when it is so."""
-    async with asyncio.timeout(GUARD_S):
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(0.005)
-
-
-async def listens(port: int) -> bool:
-    """Whether somebody takes connections on a port."""
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True

@@ -6,7 +6,6 @@ import json
 import shutil
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,9 +16,10 @@ import httpx
 from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.ports import free_port
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 GUARD_S = 30.0
 
@@ -63,14 +63,12 @@ class Tap(Agent):
 
     def both(self, filter: str, **more: Any) -> list[dict[str, Any]]:
         """The request and the response of the one exchange that fits, once they are written."""
-        return list(self.until(lambda: len(found := self.packets(filter, **more)) == 2 and found))
 
-    def until(self, condition: Callable[[], Any]) -> Any:
-        """Ask again until it is so."""
-        deadline = time.monotonic() + GUARD_S
-        while not (found := condition()):
-            assert time.monotonic() < deadline, "it never came to be"
-        return found
+        def found() -> list[dict[str, Any]] | None:
+            packets = self.packets(filter, **more)
+            return packets if len(packets) == 2 else None
+
+        return wait_until(found, f"both packets of {filter}")
 
     def __exit__(self, *args: object) -> None:
         if self.process.poll() is None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import psutil
 
 from tests.support import forkserver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-GUARD_S = 20.0
 
 
 def living(mark: str) -> list[psutil.Process]:
@@ -29,11 +21,3 @@ def living(mark: str) -> list[psutil.Process]:
             if marked and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
-
-
-async def until(done: Callable[[], bool], within: float = GUARD_S) -> None:
-    """Fails when it does not come to that."""
-    deadline = time.monotonic() + within
-    while not done():
-        assert time.monotonic() < deadline, "it never came to that"
-        await asyncio.sleep(0.01)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support.agent import Agent
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.chromium import Chromium
-
-GUARD_S = 30
 
 
 class Watcher(Agent):
@@ -39,22 +37,22 @@ class Watcher(Agent):
         self, target: str, found: Callable[[list[dict[str, Any]]], Any], **filters: Any
     ) -> list[dict[str, Any]]:
         """Read until the events satisfy a condition."""
-        deadline = time.monotonic() + GUARD_S
-        while True:
-            events = self.events(target, **filters)
-            if found(events):
-                return events
-            assert time.monotonic() < deadline, [
-                (e["kind"], e.get("url"), e.get("text")) for e in events
-            ]
+        events: list[dict[str, Any]] = []
+
+        def fits() -> bool:
+            events[:] = self.events(target, **filters)
+            return bool(found(events))
+
+        wait_until(fits, lambda: [(e["kind"], e.get("url"), e.get("text")) for e in events])
+        return events
 
     def wait_for_state(self, target: str, state: str) -> dict[str, Any]:
-        deadline = time.monotonic() + GUARD_S
-        while True:
-            page = self.call("cdp_read_events", targetId=target, limit=1)
-            if page["state"] == state:
-                return page
-            assert time.monotonic() < deadline, page["state"]
+
+        def page() -> dict[str, Any] | None:
+            read = self.call("cdp_read_events", targetId=target, limit=1)
+            return read if read["state"] == state else None
+
+        return wait_until(page, f"the state {state}")
 
 
 def visit(chromium: Chromium, target: str, url: str, *, crashed: bool = False) -> None:

@@ -1,7 +1,8 @@
-"""Ports for servers that are started a moment later."""
+"""Ports: for servers that are started a moment later, and whether one of them listens."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 
@@ -20,3 +21,20 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+def is_open(port: int) -> bool:
+    """Return whether something listens there."""
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def listens(port: int) -> bool:
+    """Return the same, for tests whose own loop may be what listens."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

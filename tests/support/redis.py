@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,7 @@ import pytest
 from pilothouse.children import start_child
 from pilothouse.gateway.redis_wire import RedisAway, RedisRefused, RedisWire, parse_address
 from tests.support.ports import free_port
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from pilothouse.children import Child
 
-GUARD_S = 20.0
 PASSWORD = "correct horse"
 
 
@@ -55,13 +53,11 @@ class RedisServer:
             )
         finally:
             os.close(nowhere)
-        deadline = time.monotonic() + GUARD_S
-        while not await self._answers():
-            assert self._child.exit_code is None, "redis-server did not start"
-            assert time.monotonic() < deadline, "redis-server does not answer"
-            await asyncio.sleep(0.02)
+        await until(self._answers, missing=lambda: "an answer of redis-server")
 
     async def _answers(self) -> bool:
+        assert self._child is not None
+        assert self._child.exit_code is None, "redis-server did not start"
         wire = RedisWire(parse_address(self.url))
         try:
             await wire.connect()

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import threading
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from pilothouse.hub_files import hub_files
 from tests.support.agent import Agent
 from tests.support.living import living
 from tests.support.servers import PRODUCT, RawStdio
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,15 +77,7 @@ def relay_home(folder: Path, mark: str) -> Iterator[Home]:
         yield home
     finally:
         # One may be about to start, and not to be asked yet.
-        soon(home.stop)
-
-
-def soon(true: Callable[[], object], within: float = GUARD_S) -> None:
-    """Fails when it does not come to that."""
-    until = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < until, "it never came to that"
-        time.sleep(0.01)
+        wait_until(home.stop, "the end of the hub")
 
 
 class Peer:

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,10 +28,10 @@ from pilothouse.shared import open_services
 from pilothouse.tokens import access_token
 from tests.support.forking import PRODUCT, START_S, forking
 from tests.support.living import living
-from tests.support.living import until as gone
+from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from pilothouse.gateway.workers.builtin import Builtin, ForkedWorker
     from pilothouse.server.house import House
@@ -167,11 +166,7 @@ class Rig:
             await agent.kill()
             await agent.leave()
         self._agents.clear()
-
-        async def all_gone() -> bool:
-            return len(self.services) == 0
-
-        await until(all_gone)
+        await until(lambda: len(self.services) == 0)
 
 
 @asynccontextmanager
@@ -204,7 +199,7 @@ async def sharing(*, offers: bool = True, **settings: Any) -> AsyncIterator[Rig]
                 yield rig
             finally:
                 await rig.clear()
-        await gone(lambda: living(mark) == [])
+        await until(lambda: living(mark) == [])
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
 
@@ -213,12 +208,3 @@ async def add(agent: Agent, title: str) -> dict[str, Any]:
     """Make a bookmark of this title on the bar."""
     url = f"https://{title.replace(' ', '-')}.example/"
     return await agent.call("bookmark_add", title=title, url=url, parentId="1")
-
-
-async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask again until the answer is true; it is returned."""
-    deadline = time.monotonic() + GUARD_S
-    while not (found := await condition()):
-        assert time.monotonic() < deadline, "it never came to be"
-        await asyncio.sleep(0.01)
-    return found

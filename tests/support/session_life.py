@@ -55,7 +55,9 @@ class Answer(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, form, *words):
-        print(form % words, flush=True)
+        # In one piece: a word and the end of its line may have those of another thread between.
+        sys.stdout.write(form % words + "\\n")
+        sys.stdout.flush()
 
 
 class Six(ThreadingHTTPServer):
@@ -66,7 +68,8 @@ def serve():
     port = int(os.environ["PORT"])
     for kind, host in ((ThreadingHTTPServer, "127.0.0.1"), (Six, "::1")):
         threading.Thread(target=kind((host, port), Answer).serve_forever).start()
-    print("the app of", os.environ.get("NAME", "nobody"), flush=True)
+    sys.stdout.write(f"the app of {os.environ.get('NAME', 'nobody')}\\n")
+    sys.stdout.flush()
 """
 PLAIN = APP + "serve()\n"
 # Forks twice, opens a session of its own, and no part of it heeds SIGTERM.
@@ -141,7 +144,7 @@ def open_place() -> Iterator[Place]:
     place = Place(root)
     try:
         yield place
-        left = until(place.living, lambda found: not found)
+        left = last_seen(place.living, lambda found: not found)
         assert left == [], left
     finally:
         for process in place.living():
@@ -150,8 +153,8 @@ def open_place() -> Iterator[Place]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def until[T](look: Callable[[], T], done: Callable[[T], object], guard: float = GUARD_S) -> T:
-    """What was seen last: either it is done, or the guard has passed."""
+def last_seen[T](look: Callable[[], T], done: Callable[[T], object], guard: float = GUARD_S) -> T:
+    """Return what was seen last, done or not, for a test that shows what is left of it."""
     deadline = time.monotonic() + guard
     while True:
         seen = look()
@@ -269,13 +272,6 @@ def is_browser(process: psutil.Process) -> bool:
     return any(word.startswith("--user-data-dir=") for word in words) and not any(
         word.startswith("--type=") for word in words
     )
-
-
-def is_open(port: int) -> bool:
-    """Whether something listens there."""
-    with socket.socket() as probe:
-        probe.settimeout(5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Canary:

@@ -1,6 +1,7 @@
 """Says at the end of a run where its time went: the slowest tests, and the time per folder.
 
-The figures are also written to `.cache/suite.json`, for `make bench ARGS=suite`.
+The figures are also written to `.cache/suite.json`, with those of every module, for
+`make bench ARGS=suite`.
 """
 
 from __future__ import annotations
@@ -28,30 +29,30 @@ def pytest_terminal_summary(
 ) -> None:
     """Print the figures as the last lines of a run of many tests."""
     spent: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
     folders: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
             nodeid, duration = getattr(report, "nodeid", ""), getattr(report, "duration", None)
             if nodeid and duration is not None:
                 spent[nodeid] += duration
-                folders[_folder(nodeid)] += duration
+                modules[nodeid.partition("::")[0]] += duration
     if len(spent) < WHOLE_SUITE:
         return
+    for name, seconds in modules.items():
+        folders["/".join(name.split("/")[:3])] += seconds
     wall = time.monotonic() - _began
     figures = {
         "wall_s": round(wall, 1),
         "workers": config.getoption("numprocesses", None) or 1,
         "tests": len(spent),
         "folders_s": {name: round(s, 1) for name, s in folders.most_common()},
+        "modules_s": {name: round(s, 1) for name, s in modules.most_common()},
         "slowest_s": {name: round(s, 1) for name, s in spent.most_common(SLOWEST)},
     }
     _print(terminalreporter, figures)
     FILE.parent.mkdir(exist_ok=True)
     FILE.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-def _folder(nodeid: str) -> str:
-    return "/".join(nodeid.split("::", 1)[0].split("/")[:3])
 
 
 def _print(reporter: pytest.TerminalReporter, figures: dict[str, Any]) -> None:

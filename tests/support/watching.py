@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from tests.support.until import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -44,7 +46,7 @@ class Onlooker:
 
     def agent(self, pid: int) -> dict[str, Any]:
         """The agent of a worker, once it is listed."""
-        return until(lambda: [one for one in self.agents().values() if one["pid"] == pid])[0]
+        return wait_until(lambda: [one for one in self.agents().values() if one["pid"] == pid])[0]
 
     def watch(self, agent: str = "", cursor: str = "") -> Watch:
         return Watch(self._http, {"agent": agent, **({"cursor": cursor} if cursor else {})})
@@ -112,12 +114,3 @@ class Watch:
             line.shutdown(socket.SHUT_RDWR)
         self._answer.close()
         self._reader.join(GUARD_S)
-
-
-def until[T](condition: Callable[[], T]) -> T:
-    """Ask again until it is so."""
-    deadline = time.monotonic() + GUARD_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
-    return found

@@ -76,10 +76,12 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     tab.shown_seq = tab.next_seq
     _server(session, step, evidence)
     if session.proxy is not None:
+        # What an earlier document was refused says nothing about this one.
+        begin = max(step.began_at - BEFORE_MS, tab.document_since)
         evidence.refusals = [
             f"{refusal.url or refusal.host} ({refusal.reason})"
             for refusal in session.proxy.refusals
-            if refusal.at >= step.began_at - BEFORE_MS
+            if refusal.at >= begin
         ]
     around = session.timeline.around(step.ended_at, before=BEFORE_MS, after=0)
     evidence.moments = [line for moment in around[-60:] if (line := _line(session, moment, step))]

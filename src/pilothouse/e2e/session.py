@@ -195,7 +195,13 @@ class E2eSession:
         if waiting is None:
             waiting = asyncio.ensure_future(self._adopt(page, opener))
             self._opening[page] = waiting
-        return await waiting
+        # Several may wait for it: whoever gives up must not end it for the others.
+        return await asyncio.shield(waiting)
+
+    async def wait_adopted(self, tab: Tab, at_most_s: float) -> None:
+        """Wait until a tab that is just opening has its target id and is recorded."""
+        if opening := self._opening.get(tab.page):
+            await asyncio.wait((opening,), timeout=at_most_s)
 
     async def _adopt(self, page: Page, opener: str) -> Tab:
         self._next_tab += 1
@@ -281,6 +287,7 @@ class E2eSession:
     def _on_navigated(self, tab: Tab, frame: Any) -> None:
         if frame == tab.page.main_frame:
             tab.navigations += 1
+            tab.document_since = tab.step_began_at
             tab.dialog, tab.crashed = None, False
 
     async def _on_download(self, tab: Tab, download: Download) -> None:
@@ -382,6 +389,7 @@ class E2eSession:
     def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
         self._next_step += 1
         step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
+        tab.step_began_at = step.began_at
         self.steps.append(step)
         del self.steps[:-STEPS_KEPT]
         return step

@@ -54,6 +54,10 @@ class Tab:
     dialog: Dialog | None = None
     crashed: bool = False
     navigations: int = 0
+    step_began_at: float = 0
+    """When the newest step in this tab began."""
+    document_since: float = 0
+    """When the step began in or after which the tab got the document that it shows."""
     told_seq: int = 0
     """The agent has been told of everything that was recorded before."""
     shown_seq: int = 0

@@ -102,6 +102,7 @@ async def _open(session: E2eSession, url: str | None) -> None:
 
 
 async def _entry(session: E2eSession, tab: Tab) -> TabEntry:
+    await session.wait_adopted(tab, TITLE_S)
     return TabEntry(
         id=tab.id,
         url=session.mask(tab.url),

@@ -21,9 +21,10 @@ from pilothouse.core.timeline import Timeline
 from pilothouse.pair import secret_in
 from pilothouse.port_holders import port_trouble
 from tests.support.extension_peer import GUARD_S
+from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from pilothouse.bookmarks.shelf import Shelf
@@ -86,12 +87,6 @@ class Seen:
         await until(lambda: len(self.events) >= number)
         last: Event = self.events[number - 1]
         return last
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(GUARD_S):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -10,9 +10,9 @@ import pytest
 from anyio import to_thread
 
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk, pairing_code
-from tests.support.chromium import wait_until
 from tests.support.ports import free_port
 from tests.support.servers import ERAS, PRODUCT, stdio
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

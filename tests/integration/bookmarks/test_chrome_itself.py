@@ -26,7 +26,8 @@ from pilothouse.bookmarks.journal import open_journal
 from pilothouse.bookmarks.model import EXTENSION_ID, ConnectionLost
 from tests.support.bookmark_shelf import Breaking, Shelf, possible_changes
 from tests.support.chrome_bookmarks import BAR, OTHER, ROOT, ChromeBookmarks, Refused
-from tests.support.chromium import Chromium, wait_until
+from tests.support.chromium import Chromium
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk
-from tests.support.chromium import wait_until
 from tests.support.rounds import ROUNDS
+from tests.support.until import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 

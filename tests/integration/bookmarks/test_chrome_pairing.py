@@ -11,14 +11,16 @@ import pytest
 
 from pilothouse.bookmarks.pairing import make_token, shown
 from tests.support.bookmark_chrome import BAR, OPTIONS, POPUP, BookmarkChrome, Desk, pairing_code
-from tests.support.chromium import Debugger, wait_until
 from tests.support.driving import size
 from tests.support.intercepting import app
 from tests.support.rounds import IS_SOAK
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.chromium import Debugger
 
 pytestmark = pytest.mark.browser
 

@@ -15,8 +15,9 @@ from pilothouse.bookmarks.door import MAX_STRANGERS
 from pilothouse.bookmarks.keeping import Timing
 from pilothouse.bookmarks.protocol import ORIGIN
 from pilothouse.core.secret_check import MAX_FAILURES
-from tests.integration.bookmarks.link_rig import PATIENT, QUICK, Rig, linked, until
+from tests.integration.bookmarks.link_rig import PATIENT, QUICK, Rig, linked
 from tests.support.extension_peer import GUARD_S, dialled, extension, hello, say_hello
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

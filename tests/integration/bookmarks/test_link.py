@@ -21,7 +21,7 @@ from pilothouse.bookmarks.model import (
     ProfileNotFound,
     ProfileRequired,
 )
-from tests.integration.bookmarks.link_rig import Rig, linked, until
+from tests.integration.bookmarks.link_rig import Rig, linked
 from tests.support.extension_peer import (
     GUARD_S,
     ChromeError,
@@ -31,6 +31,7 @@ from tests.support.extension_peer import (
     hello,
     say_hello,
 )
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,9 +11,9 @@ import pytest
 
 from pilothouse.core.settings import Settings
 from pilothouse.pair import pairing_secret
-from tests.integration.bookmarks.link_rig import until
 from tests.support.extension_peer import GUARD_S, extension
 from tests.support.servers import ERAS, PRODUCT, stdio
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -105,15 +105,6 @@ async def timeline_of(client: Client) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "BookmarksChanged"]
 
 
-async def first_events(client: Client) -> list[dict[str, Any]]:
-    with anyio.fail_after(GUARD_S):
-        while True:
-            events = await timeline_of(client)
-            if events:
-                return events
-            await anyio.sleep(0.01)
-
-
 async def test_a_connected_chrome_answers_and_its_events_stand_on_the_timeline(
     house: House,
 ) -> None:
@@ -125,7 +116,7 @@ async def test_a_connected_chrome_answers_and_its_events_stand_on_the_timeline(
             assert (result.structured_content or {})["nodes"][0]["id"] == "0"
             assert (await link_state(client)).endswith(", connected: Work")
             await peer.tell("created", "7", own=True, title="Shop", url="https://a:b@shop.test/")
-            (event,) = await first_events(client)
+            (event,) = await until(lambda: timeline_of(client))
             assert (event["change"], event["profile"], event["own"]) == ("created", "Work", True)
             assert "a:b@" not in event["url"]
             (call,) = [call for call in peer.calls if call["method"] == "getTree"]

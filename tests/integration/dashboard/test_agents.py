@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.dashboard.conftest import SHOP_COMMAND, Relayed
-from tests.support.watching import until
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.http_agent import HttpAgent
@@ -33,7 +33,7 @@ def test_the_overview_shows_an_agent_on_stdio_with_its_app(
     assert agent["state"] == "live"
     assert agent["calls"] >= 3
     assert agent["idleSec"] < 60
-    until(lambda: onlooker.agent(driver.pid)["memory"] > 1 << 20)
+    wait_until(lambda: onlooker.agent(driver.pid)["memory"] > 1 << 20)
     (app,) = agent["apps"]
     assert app["sessionId"] == driver.app
     assert app["url"].startswith("http://localhost:")
@@ -180,10 +180,10 @@ def test_an_app_that_does_not_answer_well_is_shown_as_its_agent_last_found_it(
         assert app["state"] == "running"
         (folder / "sick").touch()
         assert agent.call("getSessionStatus")["status"] == "unhealthy"
-        until(lambda: onlooker.agent(agent.pid)["apps"][0]["state"] == "unhealthy")
+        wait_until(lambda: onlooker.agent(agent.pid)["apps"][0]["state"] == "unhealthy")
         (folder / "sick").unlink()
         agent.call("getSessionStatus")
-        until(lambda: onlooker.agent(agent.pid)["apps"][0]["state"] == "running")
+        wait_until(lambda: onlooker.agent(agent.pid)["apps"][0]["state"] == "running")
         agent.leave()
 
 
@@ -221,7 +221,7 @@ def test_the_viewport_is_a_picture_unless_a_dialog_is_open(
     assert onlooker.get("viewport", **where, tab="t1").status_code == 200
     assert onlooker.get("viewport", **where, tab="t99").status_code == 204
     driver.call("evaluate", script="setTimeout(() => confirm('really?'), 0)")
-    until(lambda: onlooker.get("viewport", **where).status_code == 204)
+    wait_until(lambda: onlooker.get("viewport", **where).status_code == 204)
     driver.call("handleDialog", accept=True)
     assert onlooker.get("viewport", **where).status_code == 200
 
@@ -231,7 +231,9 @@ def test_the_dossier_of_a_failed_step_is_shown_and_nothing_else_of_its_folder(
 ) -> None:
     driver.fault("click", selector="#nowhere", timeout=100)
     agent = onlooker.agent(driver.pid)
-    (app,) = until(lambda: [one for one in onlooker.agent(driver.pid)["apps"] if one["dossiers"]])
+    (app,) = wait_until(
+        lambda: [one for one in onlooker.agent(driver.pid)["apps"] if one["dossiers"]]
+    )
     dossier = app["dossiers"][0]
     assert dossier["title"] == "click #nowhere"
     assert dossier["at"] > 1e12

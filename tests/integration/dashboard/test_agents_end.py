@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.dashboard.conftest import Relayed
-from tests.support.watching import until
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.http_agent import HttpAgent
@@ -45,7 +45,9 @@ def test_failures_can_be_looked_at_when_their_app_has_ended(
         agent.fault("click", selector="#nowhere", timeout=100)
         agent.call("endSession")
         id = onlooker.agent(agent.pid)["id"]
-        (app,) = until(lambda: [one for one in onlooker.agents()[id]["apps"] if one["dossiers"]])
+        (app,) = wait_until(
+            lambda: [one for one in onlooker.agents()[id]["apps"] if one["dossiers"]]
+        )
         assert (app["state"], app["sessionId"], app["tabs"]) == ("ended", agent.app, [])
         where = {"agent": id, "app": agent.app}
         name = f"dossier-{app['dossiers'][0]['step']}.html"
@@ -61,7 +63,7 @@ def test_looking_on_keeps_no_app_from_being_idle(
         agent.start()
         id = onlooker.agent(agent.pid)["id"]
         with onlooker.watch(id):
-            until(
+            wait_until(
                 lambda: (
                     onlooker.get("viewport", agent=id, app=agent.app).status_code == 404
                     and not onlooker.agents()[id]["apps"]
@@ -79,7 +81,7 @@ def test_a_killed_worker_is_gone_and_its_agent_known_until_it_calls_again(
         watch.next("rows")
         os.kill(pid, signal.SIGKILL)
         assert watch.next("gone") == {"agent": id}
-        until(lambda: onlooker.agents()[id]["state"] == "known")
+        wait_until(lambda: onlooker.agents()[id]["state"] == "known")
         assert onlooker.error(404, "moment", agent=id, id="step:0")["code"] == "no_such_agent"
         caller.call("status")
         while True:
@@ -101,5 +103,5 @@ def test_an_agent_that_leaves_is_listed_as_ended(
             watch.next("rows")
             agent.leave()
             watch.next("gone")
-            until(lambda: onlooker.agents()[id]["state"] == "ended")
+            wait_until(lambda: onlooker.agents()[id]["state"] == "ended")
     assert onlooker.agents()[id]["pid"] == 0

@@ -11,7 +11,8 @@ from pilothouse.dashboard.api import MOST_PAGES
 from tests.support.http_agent import HttpAgent
 from tests.support.issuer import Issuer
 from tests.support.servers import PRODUCT, Server, http_server
-from tests.support.watching import Onlooker, until
+from tests.support.until import wait_until
+from tests.support.watching import Onlooker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +113,7 @@ def test_mistakes_are_answered_with_what_to_do(url: str) -> None:
 def test_a_process_without_a_hub_shows_its_sessions_and_their_rows(alone: Server) -> None:
     page, agent = Onlooker(alone.url), HttpAgent(alone.url).open()
     agent.call("status")
-    (id,) = until(page.agents)
+    (id,) = wait_until(page.agents)
     assert page.agents()[id]["state"] == "live"
     assert page.agents()[id]["pid"] == alone.process.pid
     with page.watch(id) as watch:
@@ -143,7 +144,7 @@ def test_there_is_room_for_so_many_pages_and_a_closed_one_makes_some(alone: Serv
         with httpx.stream("GET", f"{alone.url}/api/stream") as answer:
             return answer.status_code == 200
 
-    until(reopened)
+    wait_until(reopened)
     for watch in watches[1:]:
         watch.__exit__()
     page.close()

@@ -23,6 +23,7 @@ from pilothouse.hub_showing import HubShowing
 from pilothouse.server.house import open_house
 from pilothouse.shared import open_services
 from pilothouse.showing import Showing
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,12 +53,6 @@ async def hub_and_worker(folder: Path) -> AsyncIterator[tuple[HubShowing, House,
         hub: Any = SimpleNamespace(seats=lambda: iter(seats))
         yield HubShowing(hub, services, dict, time.monotonic), worker, link
         link.leave()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(GUARD_S):
-        while not condition():  # noqa: ASYNC110  # nothing tells of it
-            await asyncio.sleep(0.005)
 
 
 def rows_of(batch: Any) -> list[dict[str, Any]]:

@@ -11,7 +11,8 @@ import pytest
 from pilothouse.core.secret_check import MAX_FAILURES
 from tests.integration.dashboard.conftest import Relayed
 from tests.support.intercepting import app, token_of
-from tests.support.watching import Onlooker, until
+from tests.support.until import wait_until
+from tests.support.watching import Onlooker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def test_packets_are_listed_filtered_and_shown_whole(
     hub: Server, recorded: str, token: str, onlooker: Onlooker
 ) -> None:
     page = Onlooker(hub.url, **{"X-Intercept-Token": token})
-    found = until(
+    found = wait_until(
         lambda: [
             one
             for one in page.json("packets", filter="url == /page", limit=10)["packets"]

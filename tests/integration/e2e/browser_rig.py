@@ -23,7 +23,7 @@ from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags
 from pilothouse.e2e.proxy import FilteringProxy, Refusal, open_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from playwright.async_api import Browser, BrowserContext, Page
 
@@ -158,14 +158,6 @@ class World:
             yield context
         finally:
             await context.close()
-
-    async def until(self, condition: Callable[[], object], missing: Callable[[], object]) -> None:
-        """Wait for the condition; in vain, `missing` says what is."""
-        for _ in range(GUARD_S * 100):
-            if condition():
-                return
-            await asyncio.sleep(0.01)
-        raise TimeoutError(f"still missing: {missing()}")
 
 
 async def visit(page: Page, url: str) -> str:

@@ -99,14 +99,6 @@ async def page(url: str) -> str:
         return (await client.get(url)).text
 
 
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(GUARD_S * 100):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
-
-
 def content(path: str) -> str:
     return Path(path).read_text()
 

@@ -17,6 +17,7 @@ import pytest
 
 from pilothouse.children import start_child
 from pilothouse.e2e.commands import CommandFailed, ContractCommand
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,10 +136,7 @@ async def test_output_after_the_answer_never_blocks_the_server(bench: Bench) -> 
     noise = "head -c 3000000 /dev/zero | tr '\\0' x"
     script = f'echo "$ANSWER"; {noise}; {noise} >&2; touch done; sleep 600'
     _, child = await bench.command(script).start()
-    deadline = time.monotonic() + GUARD_S
-    while not (bench.folder / "done").exists():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await until((bench.folder / "done").exists)
     await child.stop()
 
 
@@ -397,10 +395,7 @@ async def test_a_log_anywhere_else_is_refused_and_the_server_ended(bench: Bench,
 async def test_a_start_that_is_given_up_leaves_nothing(bench: Bench) -> None:
     command = bench.command("trap '' TERM; touch up; sleep 600 & wait; sleep 601")
     starting = asyncio.create_task(command.start())
-    deadline = time.monotonic() + GUARD_S
-    while not (bench.folder / "up").exists():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await until((bench.folder / "up").exists)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting

@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.support.session_life import (
-    GUARD_S,
-    Driver,
-    bad,
-    is_open,
-    lives,
-    open_place,
-    until,
-)
+from tests.support.ports import is_open
+from tests.support.session_life import GUARD_S, Driver, bad, last_seen, lives, open_place
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,7 +184,7 @@ def driver() -> Iterator[Driver]:
 def case(driver: Driver, request: pytest.FixtureRequest) -> Iterator[Case]:
     made = make_case(driver, re.sub(r"\W", "-", request.node.name))
     yield made
-    assert until(made.processes, lambda found: not found) == []
+    assert last_seen(made.processes, lambda found: not found) == []
     assert driver.browsers() == []
 
 
@@ -205,7 +199,7 @@ def running_app(case: Case) -> Iterator[tuple[int, int]]:
         [sys.executable, "app.py"], cwd=case.folder, env=env, stdout=subprocess.DEVNULL
     )
     try:
-        assert until(lambda: is_open(port), bool)
+        wait_until(lambda: is_open(port))
         (case.folder / "state").write_text(f"[{app.pid}, {port}]")
         yield app.pid, port
     finally:
@@ -243,7 +237,7 @@ def test_restart_reaches_the_command_and_keeps_the_browser(case: Case) -> None:
     restarted = case.driver.call("restartServer", **in_session)
     assert restarted["port"] == session["port"]
     assert restarted["pid"] != session["pid"]
-    assert until(lambda: psutil.pid_exists(session["pid"]), lambda there: not there) is False
+    wait_until(lambda: not psutil.pid_exists(session["pid"]))
     assert case.driver.call("evaluate", **in_session, script="window.kept")["result"] == 7
     assert case.driver.call("navigate", **in_session, url="/")["status"] == 200
     assert case.driver.status(session)["notices"] == []
@@ -263,7 +257,7 @@ def test_the_death_of_a_commands_server_is_told_with_the_end_of_its_log(case: Ca
         return notices
 
     # Said once: by the very answer, if the server was that quick.
-    notices = told("fetch('/?exit=5').catch(() => 0), 0") or until(told, bool)
+    notices = told("fetch('/?exit=5').catch(() => 0), 0") or wait_until(told)
     assert [(one["type"], one["exitCode"]) for one in notices] == [("server_exited", 5)]
     assert "the last words of the app" in notices[0]["log"]
     assert case.driver.status(session)["status"] == "stopped"
@@ -282,7 +276,7 @@ def test_a_server_that_ran_before_is_left_running_unless_asked(case: Case) -> No
         again = case.start("already", str(pid), str(port))
         assert case.driver.end(again, stopServer=True)["left"] == []
         assert case.calls() == ["--start", "--start", "--shutdown"]
-        assert until(lambda: is_open(port), lambda there: not there) is False
+        wait_until(lambda: not is_open(port))
 
 
 def test_a_server_that_ran_before_and_will_not_stop_is_told_as_shutdown_failed(case: Case) -> None:
@@ -404,16 +398,19 @@ def test_shutdown_is_called_when_the_session_is_idle_or_its_browser_dies() -> No
     with open_place() as place, Driver(place, env=env) as driver:
         idle, crashed = make_case(driver, "idle"), make_case(driver, "crashed")
         idle.start("ready")
-        assert until(idle.calls, lambda calls: "--shutdown" in calls) == ["--start", "--shutdown"]
-        assert until(driver.browsers, lambda found: not found) == []
-        crashed.start("ready")
-        (browser,) = driver.browsers()
-        browser.kill()
-        assert until(crashed.calls, lambda calls: "--shutdown" in calls) == [
+        assert last_seen(idle.calls, lambda calls: "--shutdown" in calls) == [
             "--start",
             "--shutdown",
         ]
-        assert until(crashed.processes, lambda found: not found) == []
+        assert last_seen(driver.browsers, lambda found: not found) == []
+        crashed.start("ready")
+        (browser,) = driver.browsers()
+        browser.kill()
+        assert last_seen(crashed.calls, lambda calls: "--shutdown" in calls) == [
+            "--start",
+            "--shutdown",
+        ]
+        assert last_seen(crashed.processes, lambda found: not found) == []
 
 
 def test_shutdown_is_called_when_pilothouse_ends() -> None:

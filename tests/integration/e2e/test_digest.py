@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.until import wait_until
+
 if TYPE_CHECKING:
     from tests.support.driving import Driver
 
@@ -100,7 +102,7 @@ def test_later_effects_come_once_as_earlier_in_the_next_answer(shop: Driver) -> 
     shop.visit("/")
     assert "console" not in clicks(shop, "#late")
     target = shop.call("tabs")["tabs"][0]["targetId"]
-    shop.until(
+    wait_until(
         lambda: (
             "/api/missing" in str(shop.call("cdp_read_events", targetId=target, offset=0))
             and shop.call("tabs")["tabs"][0]["title"] == "late is over"
@@ -124,7 +126,7 @@ def test_what_a_dossier_has_told_is_not_told_again_as_earlier(shop: Driver) -> N
 def test_what_an_answer_has_no_place_for_waits_for_one_that_has(shop: Driver) -> None:
     shop.visit("/")
     clicks(shop, "#late")
-    shop.until(lambda: shop.call("tabs")["tabs"][0]["title"] == "late is over")
+    wait_until(lambda: shop.call("tabs")["tabs"][0]["title"] == "late is over")
     for tool in ("snapshot", "screenshot", "getContent"):
         shop.call(tool)
     shop.call("exists", selector="h1")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.chromium import Chromium
 from tests.support.driving import GUARD_S, PNG, Driver, size, whole_text
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ def lone() -> Iterator[Driver]:
 
 def until_title(shop: Driver, title: str) -> None:
     """Wait for a sign of the page, without a step that would tell of it."""
-    shop.until(lambda: shop.call("tabs")["tabs"][0]["title"] == title)
+    wait_until(lambda: shop.call("tabs")["tabs"][0]["title"] == title)
 
 
 def fails(shop: Driver, selector: str = "#nothing", **arguments: Any) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def fails_and_is_seen(shop: Driver, selector: str = "#nothing") -> dict[str, Any
         error = fails(shop, selector)
         return None if "missing" in error else error
 
-    found: dict[str, Any] = shop.until(seen)
+    found: dict[str, Any] = wait_until(seen)
     return found
 
 
@@ -237,7 +238,7 @@ def test_a_server_that_has_exited_is_the_first_cause_and_told_with_its_log(
     faults: Driver,
 ) -> None:
     done = faults.call("click", selector="#exit", settle=300)
-    faults.until(lambda: faults.call("getSessionStatus")["status"] == "stopped")
+    wait_until(lambda: faults.call("getSessionStatus")["status"] == "stopped")
     error = fails(faults)
     try:
         assert error["causes"][0].startswith("the dev server has exited (code 3)")
@@ -327,7 +328,7 @@ def test_a_page_that_hangs_still_gets_its_error(lone: Driver) -> None:
 def test_a_tab_that_crashes_is_told_and_the_session_goes_on(lone: Driver) -> None:
     lone.visit("/faults.html")
     waiting = lone.begin("waitFor", text="never", timeout=GUARD_S * 1_000)
-    lone.until(lambda: lone.processes("renderer"))
+    wait_until(lambda: lone.processes("renderer"))
     for renderer in lone.processes("renderer"):
         renderer.kill()
     error = lone.answer(waiting)["result"]["structuredContent"]["error"]

@@ -16,6 +16,7 @@ import pytest
 from pilothouse.browser import find_browser, needs_no_sandbox
 from tests.integration.e2e.little_shop import APP, PASSWORD, canary, log_in, start
 from tests.support.driving import Driver
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -67,9 +68,9 @@ def take_a_tour(driver: Driver) -> None:
     assert driver.fault("click", selector="#nothing", timeout=100)["type"] == "element_not_found"
     driver.call("click", selector="#ask")
     driver.call("handleDialog", accept=True, text="Bob")
-    driver.until(lambda: driver.value("document.title") == "Bob")
+    wait_until(lambda: driver.value("document.title") == "Bob")
     driver.call("click", selector="text=help")
-    driver.until(lambda: len(driver.call("tabs")["tabs"]) == 2)
+    wait_until(lambda: len(driver.call("tabs")["tabs"]) == 2)
     driver.call("click", selector="text=Close", tabId="t2")
     driver.call("click", selector="text=my order")
     driver.call("waitFor", text="/order/17", url="/order/")

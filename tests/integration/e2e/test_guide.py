@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from tests.support.apps import app_folder
 from tests.support.driving import GUARD_S, Driver, size
 from tests.support.guides import exchanges, follow
 from tests.support.servers import ROOT, environment
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,12 +172,12 @@ def running(argv: list[str], sign: str, shop: Path, **env: str) -> Iterator[str]
 
 
 def _said(process: subprocess.Popen[bytes], log: Path, sign: re.Pattern[str]) -> str:
-    deadline = time.monotonic() + GUARD_S
-    while not (found := sign.search(log.read_text())):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.02)
-    return found[1]
+    def found() -> re.Match[str] | None:
+        said = sign.search(log.read_text())
+        assert said or process.poll() is None, log.read_text()
+        return said
+
+    return wait_until(found, log.read_text, GUARD_S)[1]
 
 
 @pytest.mark.leaves_files  # `pilothouse wrap` leaves its logs to be read

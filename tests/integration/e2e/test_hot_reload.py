@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.apps import app_folder
 from tests.support.driving import Driver
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +50,9 @@ def test_a_syntax_error_shown_by_the_dev_server_is_the_first_cause(
     source.write_text("export const title = (;\n")
     try:
         driver.call("waitFor", hmr=True, timeout=60_000)
-        shown = driver.until(lambda: _overlay_shows(driver))
+        shown = wait_until(lambda: _overlay_shows(driver))
         assert shown
-        error = driver.until(lambda: _seen_failure(driver))
+        error = wait_until(lambda: _seen_failure(driver))
         assert error["type"] == "element_not_found"
         assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
         assert source.name in error["overlay"]

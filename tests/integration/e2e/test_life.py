@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.support.ports import is_open
 from tests.support.session_life import (
     GUARD_S,
     Driver,
     Place,
     bad,
-    is_open,
+    last_seen,
     lives,
     open_place,
-    until,
     words_of,
 )
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +151,7 @@ def test_a_step_under_way_when_the_session_ends_is_not_told_as_done(driver: Driv
     session = driver.start()
     driver.call("navigate", **in_session(session, url="/"))
     wait = driver.begin("waitFor", **in_session(session, text="never", timeout=60_000))
-    until(lambda: driver.status(session)["state"], lambda state: state == "ACTIVE")
+    wait_until(lambda: driver.status(session)["state"] == "ACTIVE")
     driver.end(session)
     assert bad(driver.result(wait))["type"] == "session_not_found"
 
@@ -183,7 +184,7 @@ def test_the_death_of_the_server_is_told_once_and_does_not_end_the_session(
         notices: list[dict[str, Any]] = said.get("notices", [])
         return notices
 
-    notices = until(told, bool)
+    notices = wait_until(told)
     assert [one["type"] for one in notices] == ["server_exited"]
     assert notices[0]["exitCode"] == -signal.SIGKILL
     assert "the app of this session" in notices[0]["log"]
@@ -246,8 +247,8 @@ def test_a_browser_that_is_killed_is_told_as_browser_crashed_and_ends_the_sessio
         assert fault["sessionId"] == session["sessionId"]
         assert "startSession" in fault["suggestion"]
     assert time.monotonic() - asked < GUARD_S
-    assert until(lambda: lives(server), lambda alive: not alive) is False
-    assert until(lambda: only_the_engine_runs(driver), bool)
+    wait_until(lambda: not lives(server))
+    wait_until(lambda: only_the_engine_runs(driver))
     assert driver.fault("endSession", **in_session(session))["type"] == "browser_crashed"
 
 
@@ -255,11 +256,11 @@ def test_a_step_under_way_when_the_browser_dies_answers_browser_crashed(driver: 
     session = driver.start()
     driver.call("navigate", **in_session(session, url="/"))
     wait = driver.begin("waitFor", **in_session(session, text="never", timeout=60_000))
-    assert until(lambda: driver.status(session)["state"], lambda state: state == "ACTIVE")
+    wait_until(lambda: driver.status(session)["state"] == "ACTIVE")
     for browser in driver.browsers():
         browser.kill()
     assert bad(driver.result(wait))["type"] == "browser_crashed"
-    assert until(lambda: only_the_engine_runs(driver), bool)
+    wait_until(lambda: only_the_engine_runs(driver))
 
 
 def test_one_browser_that_dies_leaves_the_other_session_alone(
@@ -270,7 +271,7 @@ def test_one_browser_that_dies_leaves_the_other_session_alone(
     other = driver.start()
     (browser,) = [one for one in driver.browsers() if one.pid not in kept]
     browser.kill()
-    said = until(lambda: driver.ask("tabs", **in_session(other)), lambda said: said["isError"])
+    said = last_seen(lambda: driver.ask("tabs", **in_session(other)), lambda said: said["isError"])
     assert bad(said)["type"] == "browser_crashed"
     assert driver.call("navigate", **in_session(session, url="/"))["status"] == 200
     assert driver.status(session)["status"] == "running"
@@ -312,12 +313,12 @@ def test_a_start_that_the_client_cancels_leaves_nothing(own: Place) -> None:
             number = driver.begin(
                 "startSession", cwd=str(own.app), command=[sys.executable, "slow.py"]
             )
-            assert until(reached, bool), point
+            wait_until(reached, point)
             driver.cancel(number)
             # It would wait for the server for half a minute.
-            assert until(lambda: only_the_engine_runs(driver), bool, guard=20), point
+            wait_until(lambda: only_the_engine_runs(driver), point, guard_s=20)
             assert driver.fault("getSessionStatus")["type"] == "session_not_found", point
-            left = until(lambda: list(own.temp.iterdir()), lambda found: not found, guard=5)
+            left = last_seen(lambda: list(own.temp.iterdir()), lambda found: not found, guard=5)
             assert left == [], point
         assert driver.fault("navigate", url="/")["type"] == "session_not_found"
 
@@ -340,15 +341,15 @@ def test_an_idle_session_is_ended_and_a_busy_one_is_not(own: Place) -> None:
         # What the page does by itself is not the agent's doing.
         script = "setInterval(() => fetch('/'), 50); 0"
         driver.call("evaluate", **in_session(session, script=script))
-        assert until(lambda: driver.browsers(), lambda found: not found) == []
-        fault = until(
+        assert last_seen(driver.browsers, lambda found: not found) == []
+        fault = last_seen(
             lambda: driver.fault("navigate", **in_session(session, url="/")),
             lambda said: "reason" in said,
         )
         assert (fault["type"], fault["reason"]) == ("session_not_found", "timeout")
         assert "idle" in fault["message"]
         assert datetime.fromisoformat(fault["endedAt"]).tzinfo is not None
-        assert until(lambda: only_the_engine_runs(driver), bool)
+        wait_until(lambda: only_the_engine_runs(driver))
         assert not is_open(session["port"])
 
 
@@ -364,10 +365,10 @@ def test_a_session_ends_at_its_age_but_not_in_the_middle_of_a_call(own: Place) -
             return found
 
         # Calls in a quick row keep it from being idle, not from growing old.
-        fault = until(ended, lambda said: "reason" in said)
+        fault = last_seen(ended, lambda said: "reason" in said)
         assert (fault["type"], fault["reason"]) == ("session_not_found", "timeout")
         assert "open for 6 s" in fault["message"]
-        assert until(lambda: only_the_engine_runs(driver), bool)
+        wait_until(lambda: only_the_engine_runs(driver))
 
 
 # Ends of Pilothouse itself
@@ -387,7 +388,7 @@ def test_the_end_of_pilothouse_is_the_end_of_its_sessions(own: Place, how: str) 
             driver.process.send_signal(signal.Signals[how])
         code = driver.process.wait(GUARD_S)
         assert code == (-signal.SIGKILL if how == "SIGKILL" else 0)
-        assert until(lambda: [one for one in below if lives(one)], lambda left: not left) == []
+        assert last_seen(lambda: [one for one in below if lives(one)], lambda left: not left) == []
         assert not [one for one in sessions if is_open(one["port"])]
         if how != "SIGKILL":
             assert list(own.temp.iterdir()) == []

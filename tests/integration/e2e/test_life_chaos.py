@@ -18,10 +18,10 @@ from tests.support.session_life import (
     GUARD_S,
     Driver,
     descendants,
+    last_seen,
     lives,
     open_canary,
     open_place,
-    until,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Blow:
             # What was forked between the look and the blow is known by its temp folder.
             return [one for one in {*seen, *place.living()} if lives(one)]
 
-        remains = until(left, lambda found: not found, GONE_S)
+        remains = last_seen(left, lambda found: not found, GONE_S)
         assert remains == [], (
             f"{which}: {remains} live {GONE_S} s after a blow {delay:.3f} s into it"
         )
@@ -143,7 +143,7 @@ def test_a_start_that_is_cancelled_at_any_moment_leaves_no_browser() -> None:
             def leftovers() -> list[object]:
                 return [*driver.browsers(), *place.temp.iterdir()]
 
-            left = until(leftovers, lambda found: not found, GONE_S)
+            left = last_seen(leftovers, lambda found: not found, GONE_S)
             assert left == [], which
             assert driver.fault("getSessionStatus")["type"] == "session_not_found", which
 
@@ -183,7 +183,7 @@ def test_sessions_that_come_and_go_leave_no_zombie_descriptor_or_profile() -> No
         before = Belongings(driver)
         for _ in range(CYCLES):
             cycle()
-        after = until(
+        after = last_seen(
             lambda: Belongings(driver),
             lambda seen: (
                 seen.descriptors <= before.descriptors and seen.programs == before.programs

@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.e2e.routes import LEAVING, PATHS, ROUTES, STAYING, TOOLS, TUNNELLED
 from tests.integration.e2e.test_proxy_browser import INNER, LOOPBACK, SHAPES
-from tests.support.session_life import Canary, Driver, open_canary, open_place, until
+from tests.support.session_life import Canary, Driver, last_seen, open_canary, open_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ def test_every_route_leads_to_the_canary_where_that_is_allowed(development: Worl
 
     # A TURN server is asked in a language of its own, of which only the connection is seen.
     unseen = {"turn-tcp"} & TUNNELLED
-    assert until(missing, lambda left: left <= unseen) <= unseen
+    assert last_seen(missing, lambda left: left <= unseen) <= unseen
     close_popups(development)
 
 

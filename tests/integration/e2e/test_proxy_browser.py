@@ -28,6 +28,7 @@ from tests.integration.e2e.routes import (
     TUNNELLED,
     UNPROXIED,
 )
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -323,7 +324,7 @@ async def test_every_route_leads_to_the_canary_when_the_policy_is_open(world: Wo
             seen = {path.strip("/") for path in world.canary.paths}
             return ROUTES - seen - ({"turn-tcp"} if "not HTTP" in seen else set())
 
-        await world.until(lambda: not missing(), missing)
+        await until(lambda: not missing(), missing=missing)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +343,7 @@ async def test_no_route_leads_to_the_canary(
             tunnels = [one for one in world.refused if one.method == "CONNECT"]
             return ROUTES - seen - (TUNNELLED if len(tunnels) >= len(TUNNELLED) else set())
 
-        await world.until(lambda: not missing(), missing)
+        await until(lambda: not missing(), missing=missing)
     assert world.canary.connections == 0
 
 
@@ -385,7 +386,7 @@ async def test_the_udp_canary_counts_without_the_flags() -> None:
             page = await context.new_page()
             await page.goto(world.app())
             asking = asyncio.create_task(page.evaluate(UNPROXIED, [world.udp_port, "leak.invalid"]))
-            await world.until(lambda: world.canary.datagrams, lambda: "no datagram came")
+            await until(lambda: world.canary.datagrams, missing=lambda: "a datagram")
         with suppress(Error):
             await asking
 

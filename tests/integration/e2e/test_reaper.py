@@ -21,9 +21,10 @@ import pytest
 from pilothouse import children
 from pilothouse.children import Child, start_child
 from tests.support.rounds import ROUNDS
+from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = [
     pytest.mark.anyio,
@@ -79,13 +80,6 @@ class Family:
     ) -> Child:
         argv = [str(self.shell), "-c", script]
         return await start_child(argv, cwd=ROOT, env=self.env, stdout=stdout, stderr=stderr)
-
-
-async def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + GUARD_S
-    while not done():
-        assert time.monotonic() < deadline, "it never came to that"
-        await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from pilothouse.e2e import probe
 from pilothouse.e2e.detect import detect
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.servers import RunningApp
-from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, page, until
+from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, page
 from tests.support.apps import app_folder
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,17 +112,13 @@ async def test_the_reloader_is_kept(bench: Bench) -> None:
         async with bench.running(plan.argv, folder) as server:
             app = folder / "app.py"
             app.write_text(app.read_text().replace("Hello", "Good day"))
-            async with asyncio.timeout(GUARD_S):
-                await until_page_says(server.info.url, "Good day")
+            await until(lambda: page_says(server.info.url, "Good day"))
 
 
-async def until_page_says(url: str, words: str) -> None:
-    for _ in range(GUARD_S * 10):
-        with suppress(httpx.HTTPError):  # between the old process and the new one
-            if words in await page(url):
-                return
-        await asyncio.sleep(0.1)
-    raise TimeoutError
+async def page_says(url: str, words: str) -> bool:
+    with suppress(httpx.HTTPError):  # between the old process and the new one
+        return words in await page(url)
+    return False
 
 
 @INSTALLS

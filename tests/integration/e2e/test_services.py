@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.driving import SHOP, Driver
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def test_a_service_is_named_where_it_is_told_of_and_asked_for(driver: Driver) ->
     driver.call("navigate", url="/")
     url = started["services"][0]["url"]
     driver.call("evaluate", script=f"fetch('{url}/die', {{mode: 'no-cors'}}).catch(() => 0)")
-    driver.until(lambda: driver.call("getSessionStatus")["status"] == "stopped")
+    wait_until(lambda: driver.call("getSessionStatus")["status"] == "stopped")
     web = driver.call("restartServer", service="web")["pid"]
     assert driver.call("getSessionStatus")["status"] == "stopped"
     assert driver.call("restartServer")["pid"] != web

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp.client import Client
 
+from tests.support.forkserver import REAL_PROCESSES
 from tests.support.servers import http_server
 from tests.support.session_life import (
     Driver,
@@ -20,9 +21,10 @@ from tests.support.session_life import (
     descendants,
     good,
     is_browser,
+    last_seen,
     open_place,
-    until,
 )
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -110,7 +112,7 @@ def test_the_end_of_a_server_is_told_to_its_own_session_with_its_own_log(
     script = "fetch('/?exit=4').catch(() => 0), 0"
     done = driver.call("evaluate", sessionId=cleo["sessionId"], script=script)
     # Said once: by this answer, if the server was that quick.
-    notices = done.get("notices") or until(lambda: driver.status(cleo)["notices"], bool)
+    notices = done.get("notices") or wait_until(lambda: driver.status(cleo)["notices"])
     assert [(one["type"], one["exitCode"]) for one in notices] == [("server_exited", 4)]
     log = "\n".join(notices[0]["log"])
     assert "the app of Cleo" in log
@@ -196,7 +198,10 @@ class Agent:
 def house() -> Iterator[tuple[Server, Place]]:
     with (
         open_place() as place,
-        http_server("--profile", "full", module="pilothouse", env=place.env) as server,
+        # Its workers are looked for below it.
+        http_server(
+            "--profile", "full", module="pilothouse", env={**place.env, **REAL_PROCESSES}
+        ) as server,
     ):
         yield server, place
 
@@ -275,6 +280,6 @@ async def test_what_an_agent_started_ends_when_it_leaves(house: tuple[Server, Pl
         async with agent(house) as leaves:
             await leaves.start()
             assert len(set(browsers()) - before) == 1
-        assert set(until(browsers, lambda found: set(found) <= before)) == before
+        assert set(last_seen(browsers, lambda found: set(found) <= before)) == before
         said = await stays.call("navigate", sessionId=session["sessionId"], url="/")
         assert said["status"] == 200

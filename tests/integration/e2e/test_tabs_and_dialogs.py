@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.e2e.test_acting import MINIMAL
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.driving import Driver
@@ -66,13 +67,13 @@ def test_a_new_tab_at_a_forbidden_address_is_url_not_allowed_and_opens_nothing(
 def test_a_popup_becomes_a_tab_but_never_the_current_one(shop: Driver, trigger: str) -> None:
     shop.visit("/dialogs.html")
     told = shop.call("click", selector=trigger).get("browser", [])
-    popups = shop.until(lambda: [t for t in tabs(shop).values() if t["opener"] == "t1"])
+    popups = wait_until(lambda: [t for t in tabs(shop).values() if t["opener"] == "t1"])
     assert len(popups) == 1
     popup = popups[0]["id"]
     assert not popups[0]["current"]
     assert shop.text("h1") == "Dialogs"
     if not told:  # it may open after the click has been answered
-        told = shop.until(lambda: shop.call("hover", selector="h1").get("browser"))
+        told = wait_until(lambda: shop.call("hover", selector="h1").get("browser"))
     assert any(line.startswith(f"tab opened: {popup} by t1") for line in told)
     shop.call("waitFor", text="The second page", tabId=popup)
     assert shop.call("click", selector="h1", tabId=popup)["url"].endswith("/second.html")
@@ -82,7 +83,7 @@ def test_a_popup_becomes_a_tab_but_never_the_current_one(shop: Driver, trigger: 
 def test_a_popup_is_recorded_from_its_first_request_on(shop: Driver, features: str) -> None:
     shop.visit("/dialogs.html")
     shop.call("evaluate", script=f"window.open('/second.html?{features}', '_blank', '{features}')")
-    popup = shop.until(lambda: [t for t in tabs(shop).values() if "second" in t["url"]])[0]
+    popup = wait_until(lambda: [t for t in tabs(shop).values() if "second" in t["url"]])[0]
     shop.call("waitFor", text="The second page", tabId=popup["id"])
     events = shop.call("cdp_read_events", targetId=popup["targetId"], kinds=["request"])["events"]
     assert [e["url"].rsplit("/", 1)[1] for e in events][:1] == [f"second.html?{features}"]
@@ -91,7 +92,7 @@ def test_a_popup_is_recorded_from_its_first_request_on(shop: Driver, features: s
 def test_a_tab_is_observed_from_its_first_request(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     shop.call("click", selector="#popup")
-    popup = shop.until(lambda: [t for t in tabs(shop).values() if t["opener"]])[0]
+    popup = wait_until(lambda: [t for t in tabs(shop).values() if t["opener"]])[0]
     shop.call("waitFor", text="The second page", tabId=popup["id"])
     mine = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]
     events = shop.call("cdp_read_events", targetId=mine["targetId"], kinds=["request"])["events"]
@@ -142,7 +143,7 @@ def test_a_dialog_is_answered_as_told(
     shop.visit("/dialogs.html")
     assert shop.call("click", selector=button)["dialog"]["type"] == button.removeprefix("#")
     shop.call("handleDialog", **answer)
-    shop.until(lambda: shop.text("#said").strip() == said)
+    wait_until(lambda: shop.text("#said").strip() == said)
 
 
 def test_every_step_in_a_tab_with_a_dialog_is_dialog_open(shop: Driver) -> None:
@@ -226,7 +227,7 @@ def test_a_download_is_saved_and_reported(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     told = shop.call("click", selector="#download").get("browser", [])
     if not told:  # it may be saved after the click has been answered
-        told = shop.until(lambda: shop.call("hover", selector="h1").get("browser"))
+        told = wait_until(lambda: shop.call("hover", selector="h1").get("browser"))
     saved = shop.call("getSessionStatus")["downloads"][-1]
     assert told == [f"download: report.csv saved as {saved['path']}"]
     assert saved["name"] == "report.csv"

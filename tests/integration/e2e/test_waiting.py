@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.until import wait_until
+
 if TYPE_CHECKING:
     from tests.support.driving import Driver
 
@@ -108,7 +110,7 @@ def test_wait_for_finds_what_came_while_the_agent_was_thinking(shop: Driver) -> 
     # Not a step: it tells nothing and moves nothing on.
     seen = "cdp_read_events"
     target = shop.call("tabs")["tabs"][0]["targetId"]
-    shop.until(lambda: "came later" in str(shop.call(seen, targetId=target, level="error")))
+    wait_until(lambda: "came later" in str(shop.call(seen, targetId=target, level="error")))
     began = time.monotonic()
     shop.call("waitFor", console="came later", timeout=30_000)
     assert time.monotonic() - began < 10
@@ -151,7 +153,7 @@ def test_wait_for_nothing_is_invalid_input(shop: Driver) -> None:
 def test_waiting_in_a_tab_that_closes_is_tab_not_found(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     shop.call("click", selector="#popup")
-    popup = shop.until(lambda: [t for t in shop.call("tabs")["tabs"] if t["opener"]])[0]["id"]
+    popup = wait_until(lambda: [t for t in shop.call("tabs")["tabs"] if t["opener"]])[0]["id"]
     shop.call("waitForSelector", selector="#leave", tabId=popup)
     shop.call("click", selector="#leave", tabId=popup)
     for wait in ({"text": "never"}, {"console": "never"}):

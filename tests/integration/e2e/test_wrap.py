@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from pilothouse.e2e.contract import (
 from pilothouse.wrap import Misuse, parse
 from tests.support.apps import app_folder
 from tests.support.servers import environment
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,10 +109,7 @@ def page(url: str) -> str:
 
 
 def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + GUARD_S
-    while psutil.pid_exists(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.01)
+    wait_until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
 
 
 def keeper_of(pid: int) -> psutil.Process:

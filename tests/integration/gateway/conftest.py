@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.support.forkserver import REAL_PROCESSES
 from tests.support.living import living
 from tests.support.services_rig import sharing
 
@@ -24,9 +25,11 @@ collect_ignore = [] if sys.platform == "linux" else ["test_forked.py"]
 
 
 @pytest.fixture
-def mark() -> Iterator[str]:
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """In the environment of all that a test starts; nothing that bears it may outlive the test."""
     mine = uuid.uuid4().hex
+    for variable, value in REAL_PROCESSES.items():
+        monkeypatch.setenv(variable, value)
     yield mine
     left = living(mine)
     for process in left:

@@ -19,9 +19,10 @@ from pilothouse.gateway.notices import RESET
 from pilothouse.gateway.room import Limits
 from tests.support.door_rig import call
 from tests.support.hub_rig import hub
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.peers import devtools, installed, playwright
 from tests.support.rounds import IS_SOAK
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

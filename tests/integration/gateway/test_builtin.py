@@ -15,7 +15,8 @@ from pilothouse.gateway.asking import get, post
 from pilothouse.gateway.workers import StartFailed, builtin
 from pilothouse.gateway.workers.builtin import IN_USE_PATH
 from tests.support.forking import PRODUCT, forked, forking
-from tests.support.living import living, until
+from tests.support.living import living
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,10 @@ from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import Running, StartFailed, command
 from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
 from pilothouse.gateway.workers.spawned import Launch
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

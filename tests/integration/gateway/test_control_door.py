@@ -19,7 +19,7 @@ from pilothouse.gateway.control_door import ControlDoor
 from pilothouse.gateway.model import TooBusy
 from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.registry import MemoryRegistry
-from tests.support.living import until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,8 +9,9 @@ import pytest
 
 from pilothouse.gateway.front import MINTING, NAMING, Template
 from pilothouse.gateway.model import Key
-from tests.support.door_rig import Asked, call, door, hello, modern, plain, until
+from tests.support.door_rig import Asked, call, door, hello, modern, plain
 from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

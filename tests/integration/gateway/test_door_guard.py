@@ -14,16 +14,8 @@ from pilothouse.gateway import connection, http_door
 from pilothouse.gateway.front import Template
 from pilothouse.gateway.model import Key
 from pilothouse.gateway.ports import Denied, Upstream
-from tests.support.door_rig import (
-    Asked,
-    call,
-    door,
-    hello,
-    modern,
-    plain,
-    request,
-    until,
-)
+from tests.support.door_rig import Asked, call, door, hello, modern, plain, request
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,17 +14,9 @@ from mcp.shared.exceptions import MCPError
 
 from pilothouse.gateway.model import Key
 from tests.conformance import fixtures
-from tests.support.door_rig import (
-    GUARD_S,
-    call,
-    door,
-    hello,
-    houses,
-    request,
-    template_of,
-    until,
-)
+from tests.support.door_rig import GUARD_S, call, door, hello, houses, request, template_of
 from tests.support.servers import ERAS
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

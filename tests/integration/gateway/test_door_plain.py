@@ -11,17 +11,9 @@ from pilothouse.core.http1 import MAX_HEAD_BYTES
 from pilothouse.gateway.front import MINTING, NAMING, Template
 from pilothouse.gateway.model import Key
 from pilothouse.groups import PARTS
-from tests.support.door_rig import (
-    Asked,
-    call,
-    door,
-    hello,
-    modern,
-    plain,
-    request,
-    until,
-)
+from tests.support.door_rig import Asked, call, door, hello, modern, plain, request
 from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.gateway.model import Key
-from tests.support.door_rig import (
-    GUARD_S,
-    Asked,
-    call,
-    door,
-    hello,
-    modern,
-    plain,
-    request,
-    until,
-)
+from tests.support.door_rig import GUARD_S, Asked, call, door, hello, modern, plain, request
 from tests.support.door_scripts import EVENTS, TEMPLATE, echo, hanging_up, methods, stream, worker
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

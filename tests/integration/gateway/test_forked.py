@@ -16,8 +16,9 @@ from pilothouse.gateway.asking import get
 from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import StartFailed
 from tests.support.forking import forked, forking
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.rounds import ROUNDS
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,11 @@ import psutil
 import pytest
 
 from pilothouse.gateway.notices import RESET
+from tests.support.forkserver import REAL_PROCESSES
 from tests.support.http_agent import HttpAgent, told
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.servers import PRODUCT, Server, http_server
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +37,7 @@ GONE_S = 10.0
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Server]:
-    with http_server(module=PRODUCT) as server:
+    with http_server(module=PRODUCT, env=REAL_PROCESSES) as server:
         yield server
 
 
@@ -155,7 +157,8 @@ async def test_an_idle_worker_is_ended_and_its_session_goes_on() -> None:
 
 
 async def test_idle_workers_make_room_and_a_full_hub_says_when_to_come_back() -> None:
-    with http_server("--max-workers", "1", "--max-sessions", "2", module=PRODUCT) as hub:
+    limits = ("--max-workers", "1", "--max-sessions", "2")
+    with http_server(*limits, module=PRODUCT, env=REAL_PROCESSES) as hub:
         agents = [HttpAgent(hub.url).open() for _ in range(2)]
         for agent in (*agents, agents[0]):
             assert not agent.call("status")["isError"]

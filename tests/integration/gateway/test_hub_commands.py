@@ -20,8 +20,9 @@ from pilothouse import __version__
 from pilothouse.gateway.control import ask
 from pilothouse.hub_files import MOST_LOG_BYTES, hub_files
 from tests.support.http_agent import HttpAgent
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.servers import PRODUCT, ROOT, environment, http_server
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,10 @@ import pytest
 
 from pilothouse import processes
 from pilothouse.gateway.journal import Journal, sweep
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,10 @@ import pytest
 
 from pilothouse import processes
 from tests.support.http_agent import HttpAgent
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import PRODUCT, http_server
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

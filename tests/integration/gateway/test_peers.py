@@ -20,19 +20,10 @@ from pilothouse.gateway.forwarding import PEER
 from pilothouse.gateway.leases import Gate
 from pilothouse.gateway.model import Key
 from pilothouse.gateway.notices import RESET
-from tests.support.door_rig import (
-    Raw,
-    call,
-    door,
-    hello,
-    houses,
-    modern,
-    request,
-    template_of,
-    until,
-)
+from tests.support.door_rig import Raw, call, door, hello, houses, modern, request, template_of
 from tests.support.redis import redis_server
 from tests.support.sharing import shared_door
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,8 +14,9 @@ from pilothouse.gateway.asking import post
 from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import StartFailed
 from pilothouse.gateway.workers.playwright import LISTENING
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.peers import installed, playwright
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,8 +22,9 @@ from pilothouse.server.parts import MANIFEST
 from tests.support.door_rig import call, hello, modern
 from tests.support.forking import PRODUCT, forking
 from tests.support.hub_rig import hub
-from tests.support.living import living, until
+from tests.support.living import living
 from tests.support.rounds import ROUNDS
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

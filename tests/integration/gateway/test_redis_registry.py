@@ -21,10 +21,10 @@ from pilothouse.gateway.model import (
     TooBusy,
 )
 from pilothouse.registries import open_registry
-from tests.support.living import until
 from tests.support.redis import PASSWORD, RedisServer, redis_server
 from tests.support.rounds import ROUNDS
 from tests.support.sharing import Gateway, gateway
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -24,8 +24,9 @@ from tests.integration.test_edge import ODD_MESSAGES
 from tests.support.agent import Agent
 from tests.support.living import living
 from tests.support.npm import SETS, TYPESCRIPT, is_installed
-from tests.support.relaying import GUARD_S, Home, relay_home, soon
+from tests.support.relaying import GUARD_S, Home, relay_home
 from tests.support.servers import ERAS, PRODUCT, ROOT, RawStdio, environment, stdio
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ def own_home(sockets: Path, mark: str) -> Iterator[Home]:
 @pytest.fixture
 def quiet_home(home: Home) -> Home:
     """The hub of all tests, when the workers of those before have gone."""
-    soon(lambda: home.workers() == [])
+    wait_until(lambda: home.workers() == [])
     return home
 
 
@@ -197,11 +198,11 @@ def test_each_relay_has_a_worker_of_its_own_that_goes_with_it(quiet_home: Home) 
             other.call("status")
             second = (set(home.workers()) - {first}).pop()
             other.process.kill()
-        soon(lambda: not psutil.pid_exists(second))
+        wait_until(lambda: not psutil.pid_exists(second))
         assert home.workers() == [first]
         one.call("status")
         one.close()
-    soon(lambda: not psutil.pid_exists(first))
+    wait_until(lambda: not psutil.pid_exists(first))
     assert (home.status() or {})["relays"] == 0
 
 
@@ -224,7 +225,7 @@ def test_the_state_of_a_worker_that_was_killed_is_missed_in_words(quiet_home: Ho
         agent.call("status")
         (pid,) = home.workers()
         psutil.Process(pid).kill()
-        soon(lambda: pid not in home.workers())
+        wait_until(lambda: pid not in home.workers())
         assert texts(agent.ask("status"))[-1] == RESET
         assert RESET not in texts(agent.ask("status"))
 
@@ -235,7 +236,7 @@ def test_subscriptions_survive_their_worker(quiet_home: Home) -> None:
         agent.request("resources/subscribe", {"uri": TIMELINE}, id=2)
         (pid,) = home.workers()
         psutil.Process(pid).kill()
-        soon(lambda: pid not in home.workers())
+        wait_until(lambda: pid not in home.workers())
         agent.begin("cdp_read_events", targetId="nothing")
         while (said := agent.receive()).get("method") != "notifications/resources/updated":
             pass
@@ -250,7 +251,7 @@ def test_an_idle_worker_ends_and_one_that_a_relay_calls_stays(own_home: Home) ->
         while time.time() < until:
             agent.call("status")
         assert own_home.workers() == [pid]
-        soon(lambda: own_home.workers() == [])
+        wait_until(lambda: own_home.workers() == [])
         assert texts(agent.ask("status"))[-1] == RESET
 
 
@@ -293,13 +294,13 @@ def test_a_relay_without_a_hub_lists_its_tools_before_the_hub_is_there(own_home:
         relay.initialize()
         assert relay.request("tools/list")["result"]["tools"]
         assert own_home.status() is None
-        soon(lambda: own_home.status() is not None)
+        wait_until(lambda: own_home.status() is not None)
 
 
 def test_a_hub_outlives_the_relay_that_started_it_and_its_terminal(own_home: Home) -> None:
     with own_home.raw() as relay:
         relay.initialize()
-        soon(lambda: own_home.status() is not None)
+        wait_until(lambda: own_home.status() is not None)
         below = psutil.Process(relay.process.pid).children(recursive=True)
         assert below == []
         relay.process.kill()

@@ -14,8 +14,9 @@ import pytest
 
 from pilothouse.gateway.notices import LOST
 from tests.support.living import living
-from tests.support.relaying import Home, aside, relay_home, soon
+from tests.support.relaying import Home, aside, relay_home
 from tests.support.rounds import ROUNDS
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def home(sockets: Path, mark: str) -> Iterator[Home]:
     with relay_home(sockets, mark) as home:
         with home.agent() as agent:
             agent.call("status")
-        soon(lambda: home.workers() == [])
+        wait_until(lambda: home.workers() == [])
         yield home
 
 
@@ -77,9 +78,9 @@ def test_a_worker_that_is_killed_costs_only_the_calls_that_it_served(home: Home)
             killing = kill_soon(seed, pid)
             while killing.is_alive():
                 flood(agent)
-            soon(partial(is_gone, [worker]))
+            wait_until(partial(is_gone, [worker]))
             agent.call("status")
-        soon(lambda: home.workers() == [])
+        wait_until(lambda: home.workers() == [])
 
 
 def test_a_worker_that_is_asked_to_end_costs_no_call_at_all(home: Home) -> None:
@@ -91,7 +92,7 @@ def test_a_worker_that_is_asked_to_end_costs_no_call_at_all(home: Home) -> None:
             ending = kill_soon(seed, pid, signal.SIGTERM)
             while ending.is_alive() or worker.is_running():
                 assert all("result" in answer for answer in flood(agent).values())
-        soon(lambda: home.workers() == [])
+        wait_until(lambda: home.workers() == [])
 
 
 def test_a_hub_that_is_killed_is_followed_by_another(home: Home, mark: str) -> None:
@@ -103,7 +104,7 @@ def test_a_hub_that_is_killed_is_followed_by_another(home: Home, mark: str) -> N
             killing = kill_soon(seed, hub)
             while killing.is_alive():
                 flood(agent)
-            soon(partial(is_gone, [one for one in before if one.pid != agent.process.pid]))
+            wait_until(partial(is_gone, [one for one in before if one.pid != agent.process.pid]))
             agent.call("status")
 
 
@@ -115,8 +116,8 @@ def test_a_relay_that_is_killed_takes_its_worker_along(home: Home) -> None:
                 while killing.is_alive():
                     flood(agent)
             killing.join()
-        soon(lambda: home.workers() == [])
-        soon(lambda: (home.status() or {"relays": 1})["relays"] == 0)
+        wait_until(lambda: home.workers() == [])
+        wait_until(lambda: (home.status() or {"relays": 1})["relays"] == 0)
     with home.agent() as agent:
         agent.call("status")
 
@@ -140,4 +141,4 @@ def test_relays_that_are_killed_while_they_start_a_hub_leave_one_at_most(
             assert len(hubs) == 1
             for relay in relays:
                 relay.__exit__()
-        soon(lambda: living(mark) == [])
+        wait_until(lambda: living(mark) == [])

@@ -12,9 +12,9 @@ import pytest
 from mcp_types import TextContent
 
 from pilothouse.gateway.notices import RESET
-from tests.support.living import until
-from tests.support.relaying import relay_home, soon
+from tests.support.relaying import relay_home
 from tests.support.servers import ERAS, FIXTURE_APP, PRODUCT, stdio
+from tests.support.until import until, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_one_that_ends_is_replaced_and_the_client_told(sockets: Path, mark: str)
         assert agent.call("echo_code", text="hi") == ECHO
         (pid,) = home.workers()
         psutil.Process(pid).kill()
-        soon(lambda: pid not in home.workers())
+        wait_until(lambda: pid not in home.workers())
         answer = agent.ask("echo_code", text="hi")
         assert answer["structuredContent"] == ECHO
         assert answer["content"][-1]["text"] == RESET

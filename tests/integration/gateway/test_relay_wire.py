@@ -16,8 +16,9 @@ from pilothouse.gateway.control import Hello
 from pilothouse.gateway.notices import LOST, RESET
 from pilothouse.gateway.relay_front import Front
 from pilothouse.gateway.stdio_relay import TRIES, Relay
-from tests.support.relaying import Home, aside, pretending, soon
+from tests.support.relaying import Home, aside, pretending
 from tests.support.servers import ROOT
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,7 +259,7 @@ def test_a_client_that_reads_slowly_has_the_worker_wait(home: Home, hub: Pretend
                 sent.append(number)
 
         sending = aside(flood)
-        soon(lambda: _waits(sent))
+        wait_until(lambda: _waits(sent))
         assert len(sent) < ROOM // MIB
         assert psutil.Process(client.process.pid).memory_info().rss < ROOM + 64 * MIB
         assert [client.receive()["params"]["n"] for _ in range(times)] == list(range(times))
@@ -277,7 +278,7 @@ def test_a_worker_that_reads_slowly_has_the_client_wait(home: Home, hub: Pretend
                 sent.append(number)
 
         sending = aside(flood)
-        soon(lambda: _waits(sent))
+        wait_until(lambda: _waits(sent))
         assert len(sent) < ROOM // MIB
         assert psutil.Process(client.process.pid).memory_info().rss < ROOM + 64 * MIB
         assert [worker.hear()["params"]["n"] for _ in range(times)] == list(range(times))

@@ -17,7 +17,7 @@ from pilothouse.gateway import service_door
 from pilothouse.gateway.service_door import open_service_door
 from pilothouse.gateway.service_line import MOST_UNREAD, Line, LineLost, ServiceBroke
 from pilothouse.gateway.service_link import ServiceLink
-from tests.support.living import until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

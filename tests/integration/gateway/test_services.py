@@ -11,7 +11,8 @@ import pytest
 from pilothouse.intercept.adapter import Proxy
 from tests.support.intercepting import App, app, config
 from tests.support.ports import free_port
-from tests.support.services_rig import Agent, Rig, sharing, until
+from tests.support.services_rig import Agent, Rig, sharing
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

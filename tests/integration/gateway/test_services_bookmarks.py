@@ -20,7 +20,8 @@ from tests.support.bookmarking import carried_out_by
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
 from tests.support.extension_peer import extension
 from tests.support.rounds import ROUNDS
-from tests.support.services_rig import GUARD_S, Agent, Rig, add, until
+from tests.support.services_rig import GUARD_S, Agent, Rig, add
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

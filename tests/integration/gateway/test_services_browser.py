@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.intercepting import App, app
-from tests.support.services_rig import Agent, Rig, until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.services_rig import Agent, Rig
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 

@@ -9,7 +9,8 @@ import pytest
 from pilothouse.bookmarks.link import Link
 from pilothouse.pair import pairing_secret
 from tests.support.bookmark_chrome import BookmarkChrome
-from tests.support.services_rig import add, sharing, until
+from tests.support.services_rig import add, sharing
+from tests.support.until import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 

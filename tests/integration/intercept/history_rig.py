@@ -17,6 +17,7 @@ from pilothouse.core.clock import anchored
 from pilothouse.intercept.history import HistoryWriter
 from pilothouse.intercept.model import Address, Exchange, Sent
 from pilothouse.intercept.segments import segments
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -89,12 +90,6 @@ def packets(path: Path) -> list[dict[str, Any]]:
 
 def facts(path: Path) -> dict[str, int]:
     return {row["name"]: row["value"] for row in select(path, "SELECT * FROM facts")}
-
-
-async def until(condition: Callable[[], bool], guard_s: float = GUARD_S) -> None:
-    with anyio.fail_after(guard_s):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.01)
 
 
 async def indexed(path: Path) -> None:

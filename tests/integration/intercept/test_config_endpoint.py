@@ -23,6 +23,7 @@ from pilothouse.intercept.model import EngineUnreachable, ReadOnly, TokenRefused
 from pilothouse.intercept.tokens import FORM, make_token, token_check
 from pilothouse.secret_file import SecretFile
 from pilothouse.server.edge import Guard
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,10 +73,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        deadline = time.monotonic() + GUARD_S
-        while not server.started:
-            assert time.monotonic() < deadline, "the endpoint did not start"
-            time.sleep(0.005)
+        wait_until(lambda: server.started, "the start of the endpoint")
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:

@@ -11,7 +11,8 @@ import pytest
 import websockets
 
 from pilothouse.core.faults import InvalidInput
-from tests.support.engine_rig import GUARD_S, Rig, until
+from tests.support.engine_rig import GUARD_S, Rig
+from tests.support.until import until
 from tests.support.upstreams import (
     Authority,
     authority,

@@ -13,6 +13,7 @@ import websockets
 from pilothouse.core.faults import InvalidInput
 from tests.support.engine_rig import GUARD_S, Rig, running_engine
 from tests.support.ports import free_port
+from tests.support.until import until
 from tests.support.upstreams import (
     Authority,
     Upstream,
@@ -185,12 +186,14 @@ async def test_bad_pattern_is_refused_and_the_old_rules_stay(
 
 async def held(rig: Rig, side: str) -> dict[str, Any]:
     """What is held, once it is."""
-    async with asyncio.timeout(GUARD_S):
-        while True:
-            for one in await rig.ask("held", session="s1"):
-                if one["side"] == side:
-                    return dict(one)
-            await asyncio.sleep(0.01)
+
+    async def found() -> dict[str, Any] | None:
+        for one in await rig.ask("held", session="s1"):
+            if one["side"] == side:
+                return dict(one)
+        return None
+
+    return await until(found)
 
 
 def b64(data: bytes) -> str:

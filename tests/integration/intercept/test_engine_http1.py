@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.engine_rig import GUARD_S, Rig, until
+from tests.support.engine_rig import GUARD_S, Rig
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,14 +18,9 @@ from pilothouse.children import start_child
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.engine_link import SHORT_LIVES, open_engine
 from pilothouse.intercept.model import EngineUnreachable
-from tests.support.engine_rig import (
-    GUARD_S,
-    configuration,
-    listens,
-    running_engine,
-    until,
-)
-from tests.support.ports import free_port
+from tests.support.engine_rig import GUARD_S, configuration, running_engine
+from tests.support.ports import free_port, listens
+from tests.support.until import until
 from tests.support.upstreams import http_upstream
 
 if TYPE_CHECKING:

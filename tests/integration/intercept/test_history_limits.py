@@ -26,8 +26,8 @@ from tests.integration.intercept.history_rig import (
     size,
     spoil,
     tables,
-    until,
 )
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,7 +228,8 @@ async def test_the_newest_are_kept_when_the_file_cannot_be_written_for_long(
 FULL = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from tests.integration.intercept.history_rig import answer, asked, open_writer, until
+from tests.integration.intercept.history_rig import answer, asked, open_writer
+from tests.support.until import until
 
 NONE = resource.RLIM_INFINITY
 
@@ -287,7 +288,8 @@ FULL_FOR_INDEX = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from pilothouse.intercept import history
-from tests.integration.intercept.history_rig import answer, asked, indexed, open_writer, size, until
+from tests.integration.intercept.history_rig import answer, asked, indexed, open_writer, size
+from tests.support.until import until
 
 history.IDLE_S = 0.5
 

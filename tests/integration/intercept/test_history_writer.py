@@ -31,8 +31,8 @@ from tests.integration.intercept.history_rig import (
     size,
     started,
     tables,
-    until,
 )
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path

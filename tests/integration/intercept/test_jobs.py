@@ -13,7 +13,7 @@ from pilothouse.intercept import edits as editing
 from pilothouse.intercept.http1 import parse_head
 from pilothouse.intercept.jobs import KEPT_JOBS, MOST_RUNNING
 from pilothouse.intercept.model import Address, JobNotFound, PacketNotFound
-from tests.integration.intercept.history_rig import CLOCK, until
+from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import (
     GET,
     OK,
@@ -25,6 +25,7 @@ from tests.integration.intercept.resend_rig import (
     resent,
     wire_server,
 )
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

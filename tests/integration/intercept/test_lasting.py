@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.support.intercepting import App, Tap, app
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ def test_rules_hold_with_the_engine_that_follows_one_that_died(shop: App) -> Non
         tap.call("mock_rules", rules=[{"url": "/mocked", "body": "a mock"}])
         tap.call("breakpoints", rules=[{"url": "/held"}])
         kill_engine(tap)
-        tap.until(lambda: _answers(tap, f"{shop.url}/mocked") == "a mock")
+        wait_until(lambda: _answers(tap, f"{shop.url}/mocked") == "a mock")
         assert [rule["url"] for rule in tap.call("mock_rules")["rules"]] == ["/mocked"]
         assert [rule["url"] for rule in tap.call("breakpoints")["rules"]] == ["/held"]
 

@@ -17,6 +17,7 @@ from pilothouse.intercept.rest import Service, rest_app
 from pilothouse.server.call import parse_args
 from pilothouse.server.edge import Guard
 from tests.support.intercepting import GUARD_S, App, Tap, config
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def recorded(tap: Tap, shop: App) -> Tap:
     """A proxy that recorded three exchanges: packets 1 to 6."""
     for path in ("/api/users", "/api/users", "/login?status=401"):
         tap.get(f"{shop.url}{path}")
-    tap.until(lambda: len(tap.packets("status > 0")) == 6)
+    wait_until(lambda: len(tap.packets("status > 0")) == 6)
     return tap
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pilothouse.core.secret_shapes import MASK
 from tests.support.intercepting import GUARD_S, App, Tap, config
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,7 @@ def held(tap: Tap, url: str, **request: Any) -> Iterator[tuple[dict[str, Any], A
     tap.call("breakpoints", rules=[{"url": "/pay"}])
     with ThreadPoolExecutor(1) as pool:
         paying = pool.submit(tap.get, url, method="POST", **request)
-        (waiting,) = tap.until(lambda: tap.call("held_packets")["held"])
+        (waiting,) = wait_until(lambda: tap.call("held_packets")["held"])
         try:
             yield waiting, paying
         finally:
@@ -195,12 +196,12 @@ def test_what_is_held_for_a_client_that_has_gone_is_held_no_more(tap: Tap, shop:
     tap.call("breakpoints", rules=[{"url": "/left"}])
     with socket.create_connection(("127.0.0.1", tap.port)) as client:
         client.sendall(f"GET {shop.url}/left HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        (waiting,) = tap.until(lambda: tap.call("held_packets")["held"])
-    tap.until(lambda: not tap.call("held_packets")["held"])
+        (waiting,) = wait_until(lambda: tap.call("held_packets")["held"])
+    wait_until(lambda: not tap.call("held_packets")["held"])
     fault = tap.fault("release_packet", held_id=waiting["held_id"])
     assert "its client has gone" in fault["message"]
-    (packet,) = tap.until(lambda: tap.packets("url == /left"))
-    told = tap.until(lambda: tap.call("get_packet_detail", packet_id=packet["id"]).get("error"))
+    (packet,) = wait_until(lambda: tap.packets("url == /left"))
+    told = wait_until(lambda: tap.call("get_packet_detail", packet_id=packet["id"]).get("error"))
     assert "disconnected" in told
     tap.call("breakpoints", rules=[])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.intercept.export_tools import MOST_BODY_BYTES
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.intercepting import App, Tap
@@ -20,7 +21,7 @@ def recorded(tap: Tap, shop: App) -> list[int]:
     """The request packets of three exchanges, the second of which fails."""
     for path in ("/one", "/two?status=500", "/three"):
         tap.get(f"{shop.url}{path}", headers={"Authorization": f"Bearer {SECRET}"})
-    tap.until(lambda: len(tap.packets("status > 0")) == 6)
+    wait_until(lambda: len(tap.packets("status > 0")) == 6)
     return [packet["id"] for packet in tap.packets()][::2]
 
 
@@ -177,7 +178,7 @@ def test_what_has_no_room_in_a_har_is_named(shop: App, tap: Tap) -> None:
     body = b"x" * 1_000_000
     for number in range(MOST_BODY_BYTES // len(body) + 1):
         tap.get(f"{shop.url}/large?{number}", method="POST", content=body)
-    tap.until(lambda: len(tap.packets("url =~ ^/large && status == 200")) == 10)
+    wait_until(lambda: len(tap.packets("url =~ ^/large && status == 200")) == 10)
     packets = [packet["id"] for packet in tap.packets("url =~ ^/large")][::2]
     har = tap.call("export_har", packet_ids=packets)
     assert har["left_out"] == packets[: len(packets) - har["entries"]]

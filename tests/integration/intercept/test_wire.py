@@ -14,6 +14,7 @@ import pytest
 from pilothouse.core.clock import iso
 from tests.support.intercepting import App, Tap, app, config
 from tests.support.ports import free_port
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def test_what_goes_through_the_proxy_is_there_with_both_sides(tap: Tap, shop: Ap
 def test_a_page_says_how_much_there_is(tap: Tap, shop: App) -> None:
     for number in range(3):
         tap.get(f"{shop.url}/paged?n={number}")
-    tap.until(lambda: len(tap.packets("url =~ ^/paged && status == 200")) == 6)
+    wait_until(lambda: len(tap.packets("url =~ ^/paged && status == 200")) == 6)
     page = tap.call("get_history", filter="url =~ ^/paged", limit=2, order="id asc")
     assert (len(page["packets"]), page["total_count"], page["has_more"]) == (2, 6, True)
     assert (page["filter_applied"], page["order_applied"]) == ("url =~ ^/paged", "id asc")
@@ -145,13 +146,13 @@ def test_a_held_request_goes_on_edited_or_not_at_all(tap: Tap, shop: App) -> Non
     try:
         with ThreadPoolExecutor(1) as pool:
             paying = pool.submit(tap.get, f"{shop.url}/pay", method="POST", content=b"amount=9")
-            (held,) = tap.until(lambda: tap.call("held_packets")["held"])
+            (held,) = wait_until(lambda: tap.call("held_packets")["held"])
             assert held["body"] == "amount=9"
             tap.call("release_packet", held_id=held["held_id"], body="amount=0")
             assert paying.result().json()["you_sent"] == "amount=0"
             before = len(shop.seen)
             paying = pool.submit(tap.get, f"{shop.url}/pay", method="POST", content=b"amount=9")
-            (held,) = tap.until(lambda: tap.call("held_packets")["held"])
+            (held,) = wait_until(lambda: tap.call("held_packets")["held"])
             tap.call("release_packet", held_id=held["held_id"], action="drop")
             assert isinstance(paying.exception(), httpx.HTTPError)
             assert len(shop.seen) == before
@@ -198,7 +199,7 @@ def test_a_job_runs_on_by_itself_and_can_be_stopped(tap: Tap, shop: App) -> None
         "resend_packet", packet_id=request["id"], count=1000, interval_ms=1000, **{"async": True}
     )
     job = started["job_id"]
-    tap.until(lambda: tap.call("get_job_status", job_id=job)["requests_sent"] >= 1)
+    wait_until(lambda: tap.call("get_job_status", job_id=job)["requests_sent"] >= 1)
     stopped = tap.call("get_job_status", job_id=job, stop=True)
     assert stopped["status"] == "stopped"
     assert stopped["requests_sent"] < 1000
@@ -337,13 +338,11 @@ def test_a_full_disk_is_told_and_traffic_goes_on_until_there_is_room_again(shop:
         most = engine.rlimit(psutil.RLIMIT_FSIZE)
         engine.rlimit(psutil.RLIMIT_FSIZE, (1024, most[1]))  # no file may grow any more
         assert tap.get(f"{shop.url}/during").status_code == 200
-        page = tap.until(lambda: (p := tap.call("get_history")).get("warning") and p)
+        page = wait_until(lambda: (p := tap.call("get_history")).get("warning") and p)
         assert "packets are not being written" in page["warning"]
         engine.rlimit(psutil.RLIMIT_FSIZE, most)
         tap.both("url == /during && status == 200")
-        assert "warning" not in tap.until(
-            lambda: "warning" not in (p := tap.call("get_history")) and p
-        )
+        wait_until(lambda: "warning" not in tap.call("get_history"), "the end of the warning")
 
 
 # Errors

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.chromium import Chromium, wait_until
+from tests.support.chromium import Chromium
 from tests.support.observing import Watcher, texts, visit
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.site import Site

@@ -15,6 +15,7 @@ from pilothouse.timeline.conditions import parse
 from tests.support.guides import exchanges, fits, follow
 from tests.support.intercepting import Tap
 from tests.support.servers import ROOT
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def test_the_guide_works_from_the_start_to_the_end(tmp_path: Path) -> None:
 
         for exchange in exchanges(GUIDE):
             if exchange.tool == "timeline":  # packets are written by a process of their own
-                tap.until(partial(is_as_told, exchange.told))
+                wait_until(partial(is_as_told, exchange.told))
             result, answer = follow(tap, exchange, words)
             footers += news_of(result)
             if exchange.tool == "timeline":

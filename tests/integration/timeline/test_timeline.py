@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.driving import SHOP
 from tests.support.intercepting import Tap
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ class Bridge(Tap):
     def order(self, **arguments: Any) -> dict[str, dict[str, Any]]:
         """Click, and wait until all five lanes have told of it."""
         self.call("click", selector="#order", **arguments)
-        told = self.until(lambda: self._all_told(**arguments))
+        told = wait_until(lambda: self._all_told(**arguments))
         assert isinstance(told, dict)
         return told
 
@@ -177,7 +178,7 @@ def test_without_ids_lines_of_the_log_are_guessed_and_two_sessions_are_kept_apar
         script = "fetch('/api/broken').then(r => console.error('broken', r.status))"
         for session in (first, second):
             bridge.call("evaluate", script=script, sessionId=session)
-        found = bridge.until(lambda: _all_of(bridge, first))
+        found = wait_until(lambda: _all_of(bridge, first))
         trace = only(found, "server", "OutOfStock")
         assert "lines)" in trace["text"]
         assert "lamp 17" not in trace["text"]
@@ -222,6 +223,6 @@ def test_a_request_that_a_session_left_without_an_answer_is_not_told_as_under_wa
         session = agent.open()
         script = "fetch('/api/slow?ms=60000').catch(() => 0), 1"
         agent.call("evaluate", script=script, sessionId=session)
-        agent.until(lambda: "no answer yet" in told(agent))
+        wait_until(lambda: "no answer yet" in told(agent))
         agent.call("endSession", sessionId=session)
-        agent.until(lambda: "no answer before its tab was closed" in told(agent))
+        wait_until(lambda: "no answer before its tab was closed" in told(agent))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.driving import Driver
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def test_each_kind_fires_below_the_next_answer_once(driver: Watching, when: str)
     added = driver.call("watch", when=when)
     assert added["uri"] == URI
     first = driver.footer("click", selector=button)
-    news = first or driver.until(driver.footer)
+    news = first or wait_until(driver.footer)
     assert [one["id"] for one in news] == [added["id"]]
     hit = news[0]["first"]
     assert hit["key"].startswith(kind)
@@ -86,7 +87,7 @@ def test_a_footer_leaves_the_answer_of_a_specs_tool_as_it_is(driver: Watching) -
     driver.call("watch", when="console.error")
     driver.call("evaluate", script="console.error('one'), console.error('two')")
     driver.call("evaluate", script="console.error('three'), 1")
-    result = driver.until(lambda: _with_news(driver))
+    result = wait_until(lambda: _with_news(driver))
     assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
     (news,) = result["_meta"]["pilothouse/watches"]
     assert news["count"] >= 1
@@ -122,7 +123,7 @@ def test_an_element_that_the_next_page_has_too_is_not_gone(driver: Watching) -> 
     driver.visit("/?again")
     driver.call("waitFor", idle=True)
     told = driver.footer("click", selector="#empty")
-    news = told or driver.until(driver.footer)
+    news = told or wait_until(driver.footer)
     assert news[0]["first"]["text"].endswith("/?again")
     assert news[0]["count"] == 1
 
@@ -136,7 +137,7 @@ def test_a_watch_of_one_session_does_not_fire_for_another(driver: Watching) -> N
         script = {"script": "console.error('broken'), 1"}
         driver.call("evaluate", **script, sessionId=other)
         told = driver.footer("evaluate", **script, sessionId=first)
-        news = told or driver.until(driver.footer)
+        news = told or wait_until(driver.footer)
         assert news[0]["count"] == 1
         (told,) = json.loads(driver.resource(f"{URI}/{first}"))["watches"]
         assert told["sessionId"] == first
@@ -151,7 +152,7 @@ def test_a_relay_passes_the_footer_on() -> None:
         driver.visit("/")
         driver.call("watch", when="console.error")
         first = driver.footer("click", selector="#shout")
-        news = first or driver.until(driver.footer)
+        news = first or wait_until(driver.footer)
         assert "out of lamps" in news[0]["first"]["text"]
         assert driver.footer() == []
 

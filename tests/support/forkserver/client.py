@@ -10,13 +10,15 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+from tests.support.forkserver.server import SHIM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SHIM = Path(__file__).with_name("shim.py")
 START_GUARD_S = 120.0
 
 home_environ: dict[str, str] = {}
@@ -104,7 +106,6 @@ class _Server:
             ours.settimeout(START_GUARD_S)
             self.address = ours.recv(200)
         assert self.address, "the fork server did not start"
-        self.children: list[Forked] = []
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -144,7 +145,6 @@ def start(
         process.stdin = os.fdopen(outer_in, f"w{mode}")
     process.stdout = os.fdopen(outer_out, f"r{mode}")
     process.stderr = os.fdopen(outer_err, f"r{mode}")
-    server.children.append(process)
     return process
 
 
@@ -154,12 +154,41 @@ def command(module: str, *args: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(SHIM), address, module, *args]
 
 
-def living() -> list[Forked]:
-    """Return the forked processes that still run."""
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process that was forked and has not ended; /proc shows the fork server's environment."""
+
+    pid: int
+    environ: dict[str, str]
+
+
+def living() -> list[Running]:
+    """Return the forked processes that still run, whoever asked for them."""
     if _server is None:
         return []
-    _server.children = [child for child in _server.children if child.poll() is None]
-    return list(_server.children)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(_server.address)
+        connection.sendall((2).to_bytes(4) + b"{}")
+        running: dict[str, dict[str, str]] = json.load(connection.makefile("rb"))["running"]
+    found = [Running(int(pid), environ) for pid, environ in running.items()]
+    return [one for process in found for one in (process, *_forks_of(process))]
+
+
+def _forks_of(process: Running) -> list[Running]:
+    """Return the workers of a warm parent, which are forks of a fork."""
+    with suppress(OSError):
+        command_line = _proc(process.pid, "cmdline")
+        children = _proc(process.pid, f"task/{process.pid}/children").split()
+        return [
+            Running(int(pid), process.environ)
+            for pid in children
+            if _proc(int(pid), "cmdline") == command_line
+        ]
+    return []
+
+
+def _proc(pid: int, name: str) -> bytes:
+    return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
 def close() -> None:

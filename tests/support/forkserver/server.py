@@ -2,7 +2,9 @@
 
 It has one thread and no event loop, as Pilothouse's own warm parent. A connection carries one
 order: three descriptors for the standard streams with the length of a JSON object, then the
-object (module, args, env, cwd). It is answered by {"pid": N} and, at the end, {"code": N}.
+object (module, args, env, cwd). It is answered by {"pid": N} and, at the end, {"code": N}; whoever
+closes it before that ends the process. An order without a module is answered by the processes that
+run, each with its environment.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ import sys
 import tempfile
 import threading
 import traceback
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 MODULES = (
     "mcp.server.stdio",
@@ -28,6 +34,7 @@ MODULES = (
     "uvicorn",
     "pilothouse.app",
     "pilothouse.calls",
+    "pilothouse.hub_running",
     "pilothouse.server.http",
     "pilothouse.server.mcp",
     "pilothouse.server.stdio",
@@ -35,14 +42,24 @@ MODULES = (
     "tests.support.fixture_tools",
 )
 
+SHIM = Path(__file__).with_name("shim.py")
+HUB = "pilothouse.hub"
+WARM_PARENT = "pilothouse.worker"
+REAL_PROCESSES = {"FORKSERVER_REAL": "1"}
+"""Environment of those who start a hub, or a hub its warm parent, by the command that users have;
+for tests of the processes themselves: who is whose child, what is left when one is killed."""
+
 
 class Server:
     """Forks processes, and tells of their ends."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, address: str) -> None:
         self._listener = listener
+        self._address = address
         self._connections: dict[int, socket.socket] = {}
+        self._environs: dict[int, dict[str, str]] = {}
         self._woken, self._wake = os.pipe()
+        self._poll = select.poll()
 
     def run(self) -> None:
         """Serve until standard input ends."""
@@ -50,32 +67,47 @@ class Server:
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        poll = select.poll()
         for descriptor in (0, self._woken, self._listener.fileno()):
-            poll.register(descriptor, select.POLLIN | select.POLLHUP)
+            self._poll.register(descriptor, select.POLLIN | select.POLLHUP)
         while True:
-            for ready, _ in poll.poll():
+            for ready, _ in self._poll.poll():
                 if ready == 0:
                     return
                 if ready == self._woken:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._woken, 512)
                     self._tell_ends()
-                else:
+                elif ready == self._listener.fileno():
                     self._serve(self._listener.accept()[0])
+                else:
+                    self._end_of(ready)
 
     def _serve(self, connection: socket.socket) -> None:
         length, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
         body = b""
         while len(body) < int.from_bytes(length):
             body += connection.recv(1 << 16)
+        order = json.loads(body)
+        if "module" not in order:
+            with connection:
+                self._tell(connection, running=self._environs)
+            return
         pid = os.fork()
         if pid == 0:
-            self._become(json.loads(body), descriptors, connection)
+            self._become(order, descriptors, connection)
         for descriptor in descriptors:
             os.close(descriptor)
         self._connections[pid] = connection
+        self._environs[pid] = order["env"]
+        self._poll.register(connection, select.POLLIN | select.POLLHUP)
         self._tell(connection, pid=pid)
+
+    def _end_of(self, descriptor: int) -> None:
+        """End the process of whoever is gone without having waited for it."""
+        for pid, connection in self._connections.items():
+            if connection.fileno() == descriptor:
+                self._poll.unregister(descriptor)
+                os.kill(pid, signal.SIGKILL)
 
     def _tell_ends(self) -> None:
         while True:
@@ -85,11 +117,14 @@ class Server:
                 return
             if pid == 0:
                 return
+            del self._environs[pid]
             with self._connections.pop(pid) as connection:
+                with contextlib.suppress(KeyError):
+                    self._poll.unregister(connection)
                 self._tell(connection, code=os.waitstatus_to_exitcode(status))
 
     @staticmethod
-    def _tell(connection: socket.socket, **said: int) -> None:
+    def _tell(connection: socket.socket, **said: Any) -> None:
         with contextlib.suppress(OSError):  # whoever wanted it is gone
             connection.sendall(json.dumps(said).encode() + b"\n")
 
@@ -114,7 +149,9 @@ class Server:
             os.environ.update(order["env"])
             tempfile.tempdir = None
             random.seed()
-            code = _run(order["module"], order["args"])
+            _fork_own_processes(self._address)
+            run = _be_warm_parent if order["module"] == WARM_PARENT else _run
+            code = run(order["module"], order["args"])
         finally:
             os._exit(code)
 
@@ -140,15 +177,53 @@ def _run(module: str, args: list[str]) -> int:
     return code
 
 
+def _fork_own_processes(address: str) -> None:
+    """Have the process fork a hub that it starts, and a hub the parent of its workers, unless it is
+    asked for real ones."""
+    if REAL_PROCESSES.items() <= os.environ.items():
+        return
+    from pilothouse import pools
+
+    names = vars(pools)
+    start_child, execve = names["start_child"], os.execve
+
+    def start(argv: Sequence[str], **how: Any) -> Any:
+        return start_child(_forked(argv, address), **how)
+
+    def execute(path: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+        execve(path, list(_forked(argv, address)), env)
+
+    names["start_child"] = start
+    os.execve = execute  # type: ignore[assignment]
+
+
+def _forked(argv: Sequence[str], address: str) -> Sequence[str]:
+    """Return the command that forks what another would start, if it is one of our own."""
+    for module in (HUB, WARM_PARENT):
+        real = [sys.executable, "-P", "-m", module]
+        if list(argv[: len(real)]) == real:
+            return [sys.executable, "-I", "-S", str(SHIM), address, module, *argv[len(real) :]]
+    return argv
+
+
+def _be_warm_parent(_module: str, args: list[str]) -> int:
+    """Run the module of warm parents, less what this process did when it was the fork server."""
+    from pilothouse import worker
+    from pilothouse.gateway import warm
+
+    tempfile.gettempdir()  # asked before workers have another
+    warm.run(args[0], lambda: None, worker.serve)
+    return 0
+
+
 def main(ready: int) -> None:
     from importlib import import_module
 
-    from pilothouse.groups import PARTS
+    from pilothouse.worker import warm_up
 
     for module in MODULES:
         import_module(module)
-    for part in PARTS:
-        part.ready  # noqa: B018  # it imports the group
+    warm_up(Path(tempfile.gettempdir()))
     # Not a TemporaryDirectory: each fork would remove it when it exits.
     path = os.path.join(tempfile.mkdtemp(prefix="fork-"), "s")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -156,7 +231,7 @@ def main(ready: int) -> None:
         listener.listen(16)
         with socket.socket(fileno=ready) as told:
             told.sendall(path.encode())
-        Server(listener).run()
+        Server(listener, path).run()
     os.unlink(path)
     os.rmdir(os.path.dirname(path))
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tests.support.hermetic.place import Place
 
 FOREIGN = ("org.chromium.", "playwright", "pw-")
+TRACKER = b"from multiprocessing.resource_tracker import main"
+"""The command of a process that Python starts beside the first one to use `multiprocessing`, and
+that ends with it."""
 GRACE_S = 5.0
 """How long a process that was told to end may take: a moment on a busy machine, not a leak."""
 
@@ -108,7 +111,7 @@ def _address(fd: int, *, listening: bool = False) -> Any:
 def processes_of(place: Place) -> list[str]:
     """Return the living processes that belong to a place."""
     # Of a forked process /proc shows the environment of the fork server.
-    forked = {child.pid: child.environ["HOME"] for child in forkserver.living()}
+    forked = {child.pid: child.environ.get("HOME") for child in forkserver.living()}
     found = [_described(pid) for pid, home in forked.items() if home == str(place.home)]
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
@@ -122,7 +125,10 @@ def _is_of(entry: Path, place: Place) -> bool:
     since a rig that is asked during a test starts its own with the environment of that test."""
     marks = re.compile(re.escape(os.fsencode(place.root.parent)) + rb"/(\w+)/")
     with suppress(OSError):
-        for named in ((entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()):
+        command = (entry / "cmdline").read_bytes()
+        if TRACKER in command:
+            return False
+        for named in (command, (entry / "environ").read_bytes()):
             if found := marks.findall(named):
                 return os.fsencode(place.root.name) in found
     return False

@@ -69,6 +69,12 @@ class Place:
             **{f"PILOTHOUSE_{name}_PORT": "0" for name in _PORTS},
         }
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was put here and nothing was refused."""
+        folders = [self.home, self.state, self.temp, self.root / "r"]
+        return len(os.listdir(self.root)) == len(folders) and not any(map(os.listdir, folders))
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Make this process, and those that it starts, live here until the block ends."""

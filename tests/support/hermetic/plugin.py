@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _worker_place = pytest.StashKey[Place]()
 _number = itertools.count()
+_unused: list[Place] = []
+"""Places in which nobody left or started anything, for the next one who needs a place."""
 
 RIGS_WITH_SOCKETS = frozenset({"browser", "paired", "services_hub"})
 """Fixtures of a module that connect to something, in this very process, when they are asked to.
@@ -94,11 +96,14 @@ def place(request: pytest.FixtureRequest, module_place: Place) -> Iterator[Place
 
 
 def _lived_in(outer: Place, who: str, *, leaves_files: bool = False) -> Iterator[Place]:
-    place = make_place(outer.root.with_name(f"{next(_number)}"))
+    place = _unused.pop() if _unused else make_place(outer.root.with_name(f"{next(_number)}"))
     started = len(guard.starts)
     with place.entered():
         yield place
-    _check(place, who, has_started=len(guard.starts) > started, leaves_files=leaves_files)
+    if len(guard.starts) == started and place.is_empty:
+        _unused.append(place)  # most tests use nothing of it, and making one takes milliseconds
+    else:
+        _check(place, who, has_started=len(guard.starts) > started, leaves_files=leaves_files)
 
 
 def _check(place: Place, who: str, *, has_started: bool = True, leaves_files: bool = False) -> None:

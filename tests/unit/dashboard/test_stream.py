@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
+from pilothouse.dashboard import stream as streaming
 from pilothouse.dashboard.ports import Batch, no_such_agent
 from pilothouse.dashboard.stream import Stream, steady
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 GUARD_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "OVERVIEW_S", 0.02)
 
 
 class Page:

@@ -131,11 +131,3 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     while data := await reader.read(65536):
         writer.write(data)
         await writer.drain()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in range(GUARD_S * 200):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise TimeoutError

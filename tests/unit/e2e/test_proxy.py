@@ -11,17 +11,8 @@ import pytest
 from pilothouse.core.urls import Policy
 from pilothouse.e2e import proxy as proxy_module
 from pilothouse.e2e.proxy import open_proxy
-from tests.unit.e2e.proxy_rig import (
-    DEVELOPMENT,
-    GUARD_S,
-    OK,
-    PRODUCTION,
-    Rig,
-    head,
-    rig,
-    until,
-    upstream,
-)
+from tests.support.until import until
+from tests.unit.e2e.proxy_rig import DEVELOPMENT, GUARD_S, OK, PRODUCTION, Rig, head, rig, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

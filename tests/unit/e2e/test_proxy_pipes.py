@@ -12,16 +12,8 @@ import pytest
 from pilothouse.core.http1 import MAX_HEAD_BYTES
 from pilothouse.e2e import proxy as proxy_module
 from pilothouse.e2e import proxy_pipes
-from tests.unit.e2e.proxy_rig import (
-    GUARD_S,
-    OK,
-    PRODUCTION,
-    echo,
-    head,
-    rig,
-    until,
-    upstream,
-)
+from tests.support.until import until
+from tests.unit.e2e.proxy_rig import GUARD_S, OK, PRODUCTION, echo, head, rig, upstream
 
 pytestmark = pytest.mark.anyio
 

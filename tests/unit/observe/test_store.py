@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,10 @@ from pilothouse.observe.model import Seen
 from pilothouse.observe.observation import Observation
 from pilothouse.observe.query import Query
 from pilothouse.observe.store import SessionStore, Store, StoreError, open_store
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 GUARD_S = 30
@@ -37,13 +37,6 @@ def store(path: Path) -> Iterator[Store]:
     made = Store(path)
     yield made
     made.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + GUARD_S
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.005)
 
 
 def event(number: int, **more: Any) -> dict[str, Any]:
@@ -337,7 +330,7 @@ def test_an_event_that_sqlite_cannot_hold_ends_nothing(store: Store, url: str, s
     odd = Seen.stored(0.0, "response", url, "GET", "", status, "1", b"{}")
     store.append("me", "T", 0, odd)
     store.append("me", "T", 1, Seen(0.0, event(1)))
-    wait_for(lambda: store.next_seq("me", "T") == 2 or not store._writer.is_alive())
+    wait_until(lambda: store.next_seq("me", "T") == 2 or not store._writer.is_alive())
     assert store._writer.is_alive()
     assert [seq for seq, _ in store.read("me", "T", 0, 2, 9, ALL).items][-1] == 1
 

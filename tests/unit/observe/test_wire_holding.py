@@ -54,6 +54,7 @@ async def turns(number: int) -> None:
 
 async def until(came: list[bytes], number: int) -> None:
     async with asyncio.timeout(GUARD_S):
+        # More often than the shared `until` asks: the flood must not be over by then.
         while len(came) < number:  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.001)
 

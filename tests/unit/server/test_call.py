@@ -23,6 +23,7 @@ from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log
 from pilothouse.server.parts import Part
 from tests.support import fixture_tools as fixture
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -226,9 +227,7 @@ async def test_running_calls_are_counted_while_they_run_and_given_back_on_cancel
     async with desk() as at, anyio.create_task_group() as tasks:
         for _ in range(3):
             tasks.start_soon(at.call, fixture.forever)
-        with anyio.fail_after(GUARD_S):
-            while at.session.running_calls < 3:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: at.session.running_calls >= 3)
         tasks.cancel_scope.cancel()
     assert at.session.running_calls == 0
 

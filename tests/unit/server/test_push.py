@@ -12,9 +12,10 @@ import pytest
 
 from pilothouse.server import push
 from pilothouse.server.push import Pusher
+from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +35,6 @@ async def pusher() -> AsyncIterator[Pusher]:
         async with anyio.create_task_group() as tasks:
             yield Pusher(tasks)
             tasks.cancel_scope.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(GUARD_S):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
 
 
 @dataclass(eq=False)

@@ -15,9 +15,10 @@ from pilothouse.core.redact import Redactor
 from pilothouse.core.settings import Settings
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.session import Session, Sessions
+from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from anyio.abc import TaskGroup
 
@@ -91,12 +92,6 @@ async def workshop(shop: Workshop) -> AsyncIterator[Sessions]:
         async with anyio.create_task_group() as tasks:
             yield shop.sessions(tasks)
             tasks.cancel_scope.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(GUARD_S):
-        while not condition():
-            await anyio.lowlevel.checkpoint()
 
 
 async def outcomes(session: Session, kinds: list[type]) -> list[Any]:

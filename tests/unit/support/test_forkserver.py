@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forkserver
+from tests.support.chromium import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -27,6 +28,10 @@ def output(process: forkserver.Forked) -> tuple[str, str]:
     with process.stdin, process.stdout, process.stderr:
         process.stdin.close()
         return process.stdout.read(), process.stderr.read()
+
+
+def pids() -> set[int]:
+    return {process.pid for process in forkserver.living()}
 
 
 def test_it_has_the_arguments_and_the_exit_code_of_its_command() -> None:
@@ -51,11 +56,11 @@ def test_a_signal_ends_it_and_is_its_exit_code() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.01)
     assert process.poll() is None
-    assert process in forkserver.living()
+    assert process.pid in pids()
     process.kill()
     assert process.wait(30) == -signal.SIGKILL
     output(process)
-    assert process not in forkserver.living()
+    assert process.pid not in pids()
 
 
 def test_a_client_can_start_it_by_a_command_line() -> None:
@@ -64,3 +69,15 @@ def test_a_client_can_start_it_by_a_command_line() -> None:
         command, env={**os.environ, "MARK": "by"}, cwd=HERE, capture_output=True, text=True
     )
     assert (ran.returncode, ran.stdout.split()[:2]) == (0, ["by", str(HERE)])
+
+
+def test_what_a_client_started_is_seen_and_ends_when_the_client_is_killed() -> None:
+    before = pids()
+    command = forkserver.command("tests.unit.support.shown", "wait")
+    client = subprocess.Popen(command, env={**os.environ, "MARK": "by"}, cwd=HERE)
+    wait_until(lambda: pids() - before, "the fork")
+    (process,) = (one for one in forkserver.living() if one.pid not in before)
+    assert process.environ["MARK"] == "by"
+    client.kill()
+    client.wait()
+    wait_until(lambda: process.pid not in pids(), "the end of the fork")
