@@ -10,7 +10,7 @@ python := .venv/bin/python
 # Bytecode is written, so that not every worker and every process of a test compiles anew.
 pytest := env -u PYTHONDONTWRITEBYTECODE .venv/bin/pytest
 by_module := --dist loadfile --no-loadscope-reorder
-all_tests := $(pytest) -n 3 $(by_module)
+all_tests := $(pytest) -n 4 $(by_module)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

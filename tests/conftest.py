@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytest_plugins = [
     "tests.support.hermetic.plugin",
     "tests.support.order",
+    "tests.support.rigs",
     "tests.support.timing",
 ]
 

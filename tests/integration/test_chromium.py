@@ -8,18 +8,12 @@ import psutil
 import pytest
 
 from tests.support.chromium import Chromium
-from tests.support.site import Site
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with Site() as running:
-        yield running
+    from tests.support.site import Site
 
 
 @pytest.mark.browser

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import psutil
 import pytest
-from playwright.sync_api import sync_playwright
 
-from pilothouse.browser import find_browser, needs_no_sandbox
 from scripts.demo.__main__ import INTERRUPTED
 from scripts.demo.keeping import NOTE
 from scripts.demo.story import BOOKMARK, FILES
+from tests.support.pages import chromium, opened_file
 from tests.support.ports import free_port
 from tests.support.servers import ROOT, environment
 from tests.unit.observe.har_schema import HAR_SCHEMA
@@ -177,34 +176,20 @@ def test_the_bookmark_is_in_the_profile_as_chrome_keeps_it(demo: Demo) -> None:
 
 
 def test_the_report_shows_the_whole_story_by_day_and_by_night(demo: Demo) -> None:
-    found = find_browser(os.environ)
-    assert found is not None
     text = demo.file("report.html").read_text()
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
     assert len(pictures) == 4
     assert all(b64decode(one).startswith(PNG) for one in pictures)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found.path, chromium_sandbox=not needs_no_sandbox()
-        )
+    with chromium() as browser:
         light, dark = (_look(browser, demo.file("report.html"), one) for one in ("light", "dark"))
-        browser.close()
     assert light != dark
     if os.environ.get("PILOTHOUSE_WRITE_PICTURES"):
         PICTURE.write_bytes(light)
 
 
 def _look(browser: Browser, page: Path, scheme: str) -> bytes:
-    tab = browser.new_page(viewport={"width": WIDTH, "height": 1500})
-    tab.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    heard: list[str] = []
-    tab.on("console", lambda line: heard.append(line.text))
-    tab.on("request", lambda request: heard.append(request.url))
-    tab.goto(page.as_uri())
-    assert [one for one in heard if not one.startswith("data:image/png")] == [page.as_uri()]
+    tab = opened_file(browser, page, scheme, WIDTH)
     assert tab.locator("ol.story > li").count() == 10
-    # Nothing has to be scrolled to sideways.
-    assert tab.evaluate("document.documentElement.scrollWidth") == WIDTH
     return tab.screenshot()
 
 

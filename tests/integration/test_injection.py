@@ -8,7 +8,6 @@ come back inside the marks only, escaped, and whole.
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.support.pages import chromium
 from tests.support.rounds import IS_SOAK
 from tests.support.servers import RawStdio
 
@@ -88,14 +86,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Any]:
-    browser = find_browser(os.environ)
-    assert browser is not None, "no browser: run scripts/setup"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=str(browser.path), chromium_sandbox=not needs_no_sandbox()
-        )
-        yield chromium.new_page()
-        chromium.close()
+    with chromium() as browser:
+        yield browser.new_page()
 
 
 def html(payload: str, place: int) -> str:

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.support.chromium import Chromium
 from tests.support.site import Received, Site
 from tests.support.site_routes import ALL_BYTES, FOLDER, PAGES, SECRETS, SESSION_COOKIE
 from tests.support.until import wait_until
@@ -18,22 +17,12 @@ from tests.support.until import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.support.chromium import Chromium
+
 # Pages that wait for someone keep their name as their title; the others end as "done".
 WAITING = {"act", "covered", "dialog", "empty", "form", "frame", "mapped"}
 QUERIES = {"flood": "?auto=1&n=500", "fetches": "?n=120", "mix": "?n=3", "spa": "?auto=1"}
 FAILING_ON_PURPOSE = {"console", "mix"}
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with Site() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    with Chromium("--site-per-process") as running:
-        yield running
 
 
 @pytest.fixture
@@ -264,6 +253,8 @@ def test_the_source_map_leads_from_the_exception_to_the_throw(
     tab = chromium.open(site.url("/mapped"))
     chromium.wait_for_title(tab, "mapped")
     with chromium.debugger(tab) as debugger:
+        # The title is there before the script is.
+        wait_until(lambda: debugger.evaluate("document.readyState") == "complete", "the script")
         debugger.send("Runtime.enable")
         debugger.post("Runtime.evaluate", expression="document.getElementById('pay').click()")
         details = debugger.wait_for_event("Runtime.exceptionThrown")["exceptionDetails"]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import httpx
 import psutil
 import pytest
-from playwright.sync_api import sync_playwright
 
-from pilothouse.browser import find_browser, needs_no_sandbox
+from tests.support.pages import chromium
 from tests.support.servers import RawStdio, Server, http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +27,17 @@ def product() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    browser = find_browser(os.environ)
-    assert browser is not None, "no browser: run scripts/setup"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=str(browser.path), chromium_sandbox=not needs_no_sandbox()
-        )
+def browser() -> Iterator[Browser]:
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_shows_clients_and_tools_without_errors_or_foreign_requests(
-    product: Server, chromium: Any, scheme: str, tmp_path: Path
+    product: Server, browser: Browser, scheme: Literal["light", "dark"], tmp_path: Path
 ) -> None:
-    page = chromium.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 900})
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 900})
     troubles: list[str] = []
     requests: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))

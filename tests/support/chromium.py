@@ -198,6 +198,11 @@ class Chromium:
         targets: list[dict[str, Any]] = json.loads(self._http("GET", "/json/list"))
         return targets
 
+    def inventory(self) -> dict[str, frozenset[str]]:
+        """Return the open tabs."""
+        pages = (target["id"] for target in self.targets() if target["type"] == "page")
+        return {"tabs": frozenset(pages)}
+
     def open(self, url: str) -> str:
         """Open a tab; its target id. The page may still be loading."""
         opened: dict[str, str] = json.loads(self._http("PUT", f"/json/new?{quote(url, safe='')}"))

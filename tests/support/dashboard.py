@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -10,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from pilothouse.browser import find_browser, needs_no_sandbox
-from pilothouse.e2e.browser_flags import feature_flag
 from tests.support.driving import SHOP
 from tests.support.http_agent import HttpAgent
 from tests.support.npm import SETS, WEB
+
+# bench/rows/dashboard.py takes it from here.
+from tests.support.pages import chromium as chromium
 from tests.support.servers import PRODUCT, http_server
 
 if TYPE_CHECKING:
@@ -89,20 +89,6 @@ class Board:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
-
-
-@contextmanager
-def chromium(*flags: str) -> Iterator[Browser]:
-    browser = find_browser(os.environ)
-    assert browser is not None, "no browser: run scripts/setup"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=str(browser.path),
-            chromium_sandbox=not needs_no_sandbox(),
-            args=["--disable-background-networking", feature_flag(), *flags],
-        )
-        yield launched
-        launched.close()
 
 
 @contextmanager

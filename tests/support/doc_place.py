@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.npm import PEERS
 from tests.support.peers import DEVTOOLS
-from tests.support.servers import FIXTURE_APP, ROOT, environment
+from tests.support.servers import FIXTURE_APP, ROOT, ServerLog, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GUARD_S = 120
-SERVING = re.compile(r"serving on (https?://\S+)")
 CLIENTS = ("claude", "codex", "gemini", "code")
 PYTHON = f"PYTHONPATH={shlex.quote(environment()['PYTHONPATH'])} exec {shlex.quote(sys.executable)}"
 
@@ -107,31 +104,14 @@ class Place:
             cwd=self.folder,
             start_new_session=True,
         )
-        lines: list[str] = []
-        url: list[str] = []
-        ready = threading.Event()
-
-        def drain() -> None:
-            assert process.stderr is not None
-            for line in process.stderr:
-                lines.append(line)
-                if found := SERVING.search(line):
-                    url.append(found[1])
-                    ready.set()
-            ready.set()
-
-        reader = threading.Thread(target=drain, daemon=True)
-        reader.start()
+        assert process.stderr is not None
+        log = ServerLog(process.stderr)
         try:
-            assert ready.wait(GUARD_S), "it did not start in time"
-            assert url, "".join(lines)
-            yield url[0]
+            yield log.url(GUARD_S)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait(GUARD_S)
-            reader.join(GUARD_S)
-            assert process.stderr is not None
-            process.stderr.close()
+            log.close(GUARD_S)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,14 @@ class Driver(Agent):
         self._joins_hub = joins_hub
         self.session_id = ""
         self.url = ""
+        self._own_files: set[Path] = set()
 
     def start(self, **arguments: Any) -> dict[str, Any]:
         """Start a session: with the shop, unless something else is asked for."""
         if not arguments.keys() & {"url", "command", "commandPath", "services", "cdp"}:
             arguments["command"] = [sys.executable, str(SHOP / "server.py")]
         started = self.call("startSession", **arguments)
+        self._own_files = self._own_files or {*self.files.iterdir()}
         self.session_id, self.url = started["sessionId"], started["url"]
         return started
 
@@ -91,13 +94,31 @@ class Driver(Agent):
                     found.append(process)
         return found
 
+    def inventory(self) -> dict[str, frozenset[str]]:
+        """Return the processes below the server (of a browser only its first), tabs and files."""
+        below = psutil.Process(self.process.pid).children(recursive=True)
+        commands = Counter(command for one in below if (command := _command(one)))
+        told = self.ask("tabs")
+        tabs = () if told["isError"] else told["structuredContent"]["tabs"]  # no session is open
+        return {
+            "processes": frozenset(f"{many} × {command}" for command, many in commands.items()),
+            "tabs": frozenset(tab["id"] for tab in tabs),
+            "files": frozenset(path.name for path in self.files.iterdir()),
+        }
+
     def tidy(self) -> None:
-        """One tab without a dialog, whatever the test before has left."""
+        """Leave one tab without a dialog and no files, whatever the test had."""
         for tab in self.call("tabs")["tabs"]:
             if self.ask("exists", selector="html", tabId=tab["id"])["isError"]:
                 self.ask("handleDialog", accept=True, tabId=tab["id"])
             if tab["id"] != "t1":
                 self.call("tabs", action="close", tabId=tab["id"])
+        self.tidy_files()
+
+    def tidy_files(self) -> None:
+        """Remove what was put into the session's folder since it was started."""
+        for path in {*self.files.iterdir()} - self._own_files:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def __exit__(self, *args: object) -> None:
         if self.process.poll() is None:
@@ -108,6 +129,16 @@ class Driver(Agent):
             stop = forkserver.command("pilothouse", "stop")
             subprocess.run(stop, env=environment({"PILOTHOUSE_HOME": str(self.home)}), check=True)
         shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _command(process: psutil.Process) -> str:
+    """Return the command of a process; none for those that a browser starts and ends itself, nor
+    for Playwright's driver, which the first session starts for all."""
+    with suppress(psutil.Error):
+        words = process.cmdline()
+        if not any(word.startswith("--type=") or word == "run-driver" for word in words):
+            return " ".join(words)[:300]
+    return ""
 
 
 def size(png: bytes) -> tuple[int, int]:

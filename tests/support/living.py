@@ -9,15 +9,26 @@ import psutil
 from tests.support import forkserver
 
 
-def living(mark: str) -> list[psutil.Process]:
-    """All that inherited MARK=mark and are no zombies."""
+def living(mark: str, *, variable: str = "MARK", named: str = "") -> list[psutil.Process]:
+    """Return all that inherited MARK=mark and are no zombies; with `named` also those that have it
+    in their command line, for what is started with another environment."""
     # Of a forked process the system shows the environment of the fork server.
     forked = {child.pid: child.environ for child in forkserver.living()}
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             environ = forked.get(process.pid) or process.environ()
-            marked = environ.get("MARK") == mark
-            if marked and process.status() != psutil.STATUS_ZOMBIE:
+            is_ours = environ.get(variable) == mark or (
+                named != "" and named in " ".join(process.cmdline())
+            )
+            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def none_left(left: list[psutil.Process]) -> None:
+    """End what a test has left behind, and fail if there is any."""
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    assert left == []

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.support.agent import Agent
+from tests.support.servers import ROOT, environment
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.support.chromium import Chromium
 
@@ -53,6 +59,30 @@ class Watcher(Agent):
             return read if read["state"] == state else None
 
         return wait_until(page, f"the state {state}")
+
+
+@contextmanager
+def chrome_command(home: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run such a command as `pilothouse chrome` until the block ends; it, and the port that its
+    browser listens on."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pilothouse", *words, "--port", "0"],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment({"PILOTHOUSE_HOME": str(home)}),
+        cwd=ROOT,
+    )
+    assert process.stderr is not None
+    with process.stderr:
+        try:
+            said = process.stderr.readline()
+            port = re.search(r"127\.0\.0\.1:(\d+)", said)
+            assert port is not None, said
+            yield process, int(port[1])
+        finally:
+            process.terminate()
+            process.wait(30)
 
 
 def visit(chromium: Chromium, target: str, url: str, *, crashed: bool = False) -> None:

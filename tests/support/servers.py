@@ -16,7 +16,7 @@ import threading
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import anyio
 from mcp.client import Client
@@ -67,6 +67,38 @@ def incidents(lines: list[str]) -> list[dict[str, Any]]:
     ]
 
 
+class ServerLog:
+    """What a server writes to stderr, read all the time, and where it says that it serves."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.lines: list[str] = []
+        self._url = ""
+        self._is_told = threading.Event()
+        self._stream = stream
+        self._reader = threading.Thread(target=self._drain, daemon=True)
+        self._reader.start()
+
+    def _drain(self) -> None:
+        for line in self._stream:
+            self.lines.append(line.rstrip("\n"))
+            found = re.search(r"serving on (https?://\S+)", line)
+            if found and not self._url:
+                self._url = found[1]
+                self._is_told.set()
+        self._is_told.set()
+
+    def url(self, within_s: float) -> str:
+        """Wait until the server says where it serves."""
+        assert self._is_told.wait(within_s), "the server did not start in time"
+        assert self._url, "the server ended at once:\n" + "\n".join(self.lines)
+        return self._url
+
+    def close(self, within_s: float) -> None:
+        """Read the rest of what a server said that has ended."""
+        self._reader.join(within_s)
+        self._stream.close()
+
+
 @contextmanager
 def http_server(
     *args: str,
@@ -94,27 +126,10 @@ def http_server(
         env=environment(env),
         cwd=ROOT,
     )
-    lines: list[str] = []
-    url: list[str] = []
-    ready = threading.Event()
-
-    def drain() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line.rstrip("\n"))
-            found = re.search(r"serving on (https?://\S+)", line)
-            if found:
-                url.append(found.group(1))
-                ready.set()
-        ready.set()
-
-    reader = threading.Thread(target=drain, daemon=True)
-    reader.start()
+    assert process.stderr is not None
+    log = ServerLog(process.stderr)
     try:
-        assert ready.wait(START_GUARD_S), "the server did not start in time"
-        assert url, "the server ended at once:\n" + "\n".join(lines)
-        server = Server(url[0], process, lines)
-        yield server
+        yield Server(log.url(START_GUARD_S), process, log.lines)
     finally:
         process.terminate()
         try:
@@ -123,13 +138,11 @@ def http_server(
             process.kill()
             shutil.rmtree(home, ignore_errors=True)
             assert process.stdout is not None
-            assert process.stderr is not None
             out = process.stdout.read()
-            reader.join(5)
             process.stdout.close()
-            process.stderr.close()
+            log.close(5)
     assert out == "", f"the server wrote to stdout: {out[:200]}"
-    assert expect_incidents or not incidents(lines), incidents(lines)
+    assert expect_incidents or not incidents(log.lines), incidents(log.lines)
 
 
 def _started(module: str, args: tuple[str, ...], *, joins_hub: bool) -> list[str]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tests.support.living import living
 from tests.support.servers import RawStdio
 
 if TYPE_CHECKING:
@@ -121,14 +122,7 @@ class Place:
 
     def living(self) -> list[psutil.Process]:
         """All processes of this place that are no zombies."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                ours = process.environ().get("TMPDIR") == str(self.temp)
-                named = str(self.root) in " ".join(process.cmdline())
-                if (ours or named) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return living(str(self.temp), variable="TMPDIR", named=str(self.root))
 
     def sessions(self) -> list[Path]:
         """The folders that sessions left."""
@@ -234,6 +228,15 @@ class Driver(RawStdio):
     def browsers(self) -> list[psutil.Process]:
         """The main processes of the browsers."""
         return [one for one in self.below() if is_browser(one)]
+
+
+@contextmanager
+def open_driver() -> Iterator[Driver]:
+    """A driver in a place of its own, which logs no internal error until the block ends."""
+    with open_place() as place, Driver(place) as opened:
+        yield opened
+        _, log = opened.close()
+        assert "internal_error" not in log, log
 
 
 def good(result: dict[str, Any]) -> dict[str, Any]:

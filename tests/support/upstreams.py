@@ -25,8 +25,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
+
+    type Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 PIECE = bytes(range(256)) * 256
 """64 KiB in which every byte value stands."""
@@ -151,13 +153,14 @@ async def http_upstream(context: ssl.SSLContext | None = None) -> AsyncIterator[
             upstream.open -= 1
             writer.close()
 
-    async with _listening(await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)) as port:
-        upstream.port = port
+    async with listening(accept, context) as upstream.port:
         yield upstream
 
 
 @asynccontextmanager
-async def _listening(server: asyncio.Server) -> AsyncIterator[int]:
+async def listening(accept: Accept, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Take connections on a free port until the block ends; the port."""
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
     try:
         yield int(server.sockets[0].getsockname()[1])
     finally:
@@ -305,8 +308,7 @@ async def h2_upstream(context: ssl.SSLContext) -> AsyncIterator[Upstream]:
                 streams.clear()
         writer.close()
 
-    async with _listening(await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)) as port:
-        upstream.port = port
+    async with listening(accept, context) as upstream.port:
         yield upstream
 
 
@@ -359,7 +361,7 @@ async def tcp_upstream() -> AsyncIterator[Upstream]:
                 await writer.drain()
         writer.close()
 
-    async with _listening(await asyncio.start_server(accept, "127.0.0.1", 0)) as port:
+    async with listening(accept) as port:
         yield Upstream(port=port)
 
 

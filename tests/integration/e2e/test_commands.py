@@ -9,7 +9,6 @@ import resource
 import stat
 import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -17,6 +16,7 @@ import pytest
 
 from pilothouse.children import start_child
 from pilothouse.e2e.commands import CommandFailed, ContractCommand
+from tests.support.living import living, none_left
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -69,25 +69,14 @@ class Bench:
         )
 
     def living(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                marked = process.environ().get("MARK") == str(self.folder)
-                named = any(str(self.folder) in word for word in process.cmdline())
-                if (marked or named) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return living(str(self.folder), named=str(self.folder))
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     mine = Bench(tmp_path)
     yield mine
-    left = mine.living()
-    for process in left:
-        with suppress(psutil.Error):
-            process.kill()
-    assert left == []
+    none_left(mine.living())
 
 
 async def failure(command: ContractCommand) -> dict[str, object]:

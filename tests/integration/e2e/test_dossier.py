@@ -234,6 +234,14 @@ def test_an_element_of_a_similar_name_is_the_first_cause(shop: Driver) -> None:
     assert cause.startswith('nothing matches the selector; the page has button "Checkout" [ref=')
 
 
+def test_what_the_page_was_refused_is_a_cause_until_there_is_another_page(shop: Driver) -> None:
+    shop.visit("/obstacles.html")
+    shop.call("evaluate", script="fetch('http://169.254.169.254/').catch(e => e.name)")
+    assert "the URL policy refused http://169.254.169.254/" in str(fails(shop)["causes"])
+    shop.visit("/obstacles.html")
+    assert "URL policy" not in str(fails(shop)["causes"])
+
+
 def test_a_server_that_has_exited_is_the_first_cause_and_told_with_its_log(
     faults: Driver,
 ) -> None:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-from pilothouse.browser import find_browser, needs_no_sandbox
 from tests.support.apps import app_folder
 from tests.support.driving import GUARD_S, Driver, size
 from tests.support.guides import exchanges, follow
+from tests.support.pages import chromium, opened_file
 from tests.support.servers import ROOT, environment
 from tests.support.until import wait_until
 
@@ -102,13 +101,8 @@ def check_files(folder: Path) -> None:
 
 def look_at(page: Path) -> None:
     """Open a dossier as a person would, by day and by night."""
-    found = find_browser(os.environ)
-    assert found is not None
-    flags = ["--no-sandbox"] if needs_no_sandbox() else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.path, args=flags)
+    with chromium() as browser:
         light, dark = (_picture(browser, page, scheme) for scheme in ("light", "dark"))
-        browser.close()
     assert size(light) == size(dark)
     assert light != dark
     if os.environ.get("PILOTHOUSE_WRITE_PICTURES"):
@@ -117,20 +111,11 @@ def look_at(page: Path) -> None:
 
 def _picture(browser: Browser, page: Path, scheme: str) -> bytes:
     """What a dossier looks like: it shows itself whole, and asks for nothing."""
-    context = browser.new_context(viewport={"width": WIDTH, "height": 1500})
-    tab = context.new_page()
-    tab.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    heard: list[str] = []
-    tab.on("console", lambda line: heard.append(line.text))
-    tab.on("request", lambda request: heard.append(request.url))
-    tab.goto(page.as_uri())
-    assert [one for one in heard if not one.startswith("data:image/png")] == [page.as_uri()]
+    tab = opened_file(browser, page, scheme, WIDTH)
     assert tab.title() == "waitForSelector #receipt: element_not_found"
     assert tab.locator("h2").first.inner_text() == "Likely causes"
     assert tab.locator("img").evaluate("image => image.naturalWidth") == 1280
     assert "stock.js:5:8" in tab.locator("main").inner_text()
-    # Nothing has to be scrolled to sideways.
-    assert tab.evaluate("document.documentElement.scrollWidth") == WIDTH
     return tab.screenshot()
 
 

@@ -19,6 +19,7 @@ from tests.support.session_life import (
     bad,
     last_seen,
     lives,
+    open_driver,
     open_place,
     words_of,
 )
@@ -33,17 +34,14 @@ SLOW = "import time\ntime.sleep(600)\n"
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with open_place() as opened:
+def driver() -> Iterator[Driver]:
+    with open_driver() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def driver(place: Place) -> Iterator[Driver]:
-    with Driver(place) as opened:
-        yield opened
-        _, log = opened.close()
-        assert "internal_error" not in log, log
+def place(driver: Driver) -> Place:
+    return driver.place
 
 
 @pytest.fixture

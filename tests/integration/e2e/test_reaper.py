@@ -20,6 +20,7 @@ import pytest
 
 from pilothouse import children
 from pilothouse.children import Child, start_child
+from tests.support.living import living, none_left
 from tests.support.rounds import ROUNDS
 from tests.support.until import until
 
@@ -60,14 +61,7 @@ class Family:
 
     def living(self) -> list[psutil.Process]:
         """Those that are no zombies."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                marked = process.environ().get("MARK") == self.mark
-                named = self.mark in " ".join(process.cmdline())
-                if (marked or named) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return living(self.mark, named=self.mark)
 
     async def ended(self) -> None:
         await until(lambda: not self.living())
@@ -86,11 +80,7 @@ class Family:
 def family(tmp_path: Path) -> Iterator[Family]:
     mine = Family(tmp_path)
     yield mine
-    left = mine.living()
-    for process in left:
-        with suppress(psutil.Error):
-            process.kill()
-    assert left == []
+    none_left(mine.living())
 
 
 @pytest.fixture

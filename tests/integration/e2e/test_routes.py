@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,24 +15,7 @@ from tests.integration.e2e.browser_rig import open_world
 from tests.integration.e2e.little_shop import canary, start
 from tests.support.driving import Driver
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Driver]:
-    with Driver() as driver:
-        start(driver)
-        yield driver
-
-
-@pytest.fixture
-def app(running: Driver) -> Iterator[Driver]:
-    running.visit("/")
-    yield running
-    running.call("route", action="remove")
 
 
 def buy(driver: Driver) -> str:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.e2e.little_shop import log_in, start
 from tests.support.driving import Driver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.browser
 
@@ -28,20 +24,6 @@ OPEN = """new Promise(done => {
 })"""
 STORE = OPEN.replace("ASK", "notes.put('kept', 1)")
 READ = OPEN.replace("ASK", "notes.get(1)")
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Driver]:
-    with Driver() as driver:
-        start(driver)
-        yield driver
-
-
-@pytest.fixture
-def app(running: Driver) -> Iterator[Driver]:
-    running.visit("/")
-    yield running
-    running.call("route", action="remove")
 
 
 def test_a_saved_login_holds_in_this_session_and_in_the_next() -> None:

@@ -18,9 +18,16 @@ SERVES = json.dumps({"scripts": {"dev": "node server.js"}})
 
 
 @pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
+def server() -> Iterator[Driver]:
     with Driver() as running:
         yield running
+
+
+@pytest.fixture
+def driver(server: Driver) -> Iterator[Driver]:
+    """A server without a session, and without files afterwards."""
+    yield server
+    server.tidy_files()
 
 
 @pytest.mark.parametrize(

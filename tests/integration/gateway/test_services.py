@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from pilothouse.intercept.adapter import Proxy
-from tests.support.intercepting import App, app, config
+from tests.support.intercepting import App, config
 from tests.support.ports import free_port
 from tests.support.services_rig import Agent, Rig, sharing
 from tests.support.until import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.anyio
 
@@ -23,12 +20,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def rig(services: Rig) -> Rig:
     return services
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
 
 
 async def listen(rig: Rig, agent: Agent) -> int:
@@ -223,8 +214,4 @@ async def test_the_hub_knows_who_has_joined_and_forgets_who_dies(rig: Rig) -> No
     ann, _ = await rig.agent(), await rig.agent()
     assert len(rig.services) == 2
     await ann.kill()
-
-    async def one_left() -> bool:
-        return len(rig.services) == 1
-
-    await until(one_left)
+    await until(lambda: len(rig.services) == 1)

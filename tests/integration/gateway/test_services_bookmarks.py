@@ -296,11 +296,7 @@ async def test_a_worker_killed_while_it_waits_for_its_turn_holds_up_nobody(rig: 
     async with connected(rig, chrome, carry_out=carry_out) as peer:
         ann, ben, cat = [await rig.agent() for _ in range(3)]
         first = asyncio.ensure_future(add(ann, "ann"))
-
-        async def has_begun() -> bool:
-            return any(call["method"] == "create" for call in peer.calls)
-
-        await until(has_begun)
+        await until(lambda: any(call["method"] == "create" for call in peer.calls))
         second = asyncio.ensure_future(add(ben, "ben"))
         third = asyncio.ensure_future(add(cat, "cat"))
         await ben.call("bookmark_get", id=BAR)  # it has asked for its turn before

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.intercepting import App, app
+from tests.support.ports import listens
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.support.intercepting import App
     from tests.support.services_rig import Agent, Rig
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -21,21 +19,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 @pytest.fixture
 def rig(services: Rig) -> Rig:
     return services
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
-
-
-async def is_open(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def test_another_worker_s_browser_is_out_of_reach_from_its_first_page_on(
@@ -57,15 +40,11 @@ async def test_another_worker_s_browser_is_out_of_reach_from_its_first_page_on(
     assert rig.house.debug_ports.foreign("") >= {port}
     assert len(rig.house.debug_ports) == 2
     await ann.kill()
-    while await is_open(port):  # her browser outlives her worker by a moment
+    while await listens(port):  # her browser outlives her worker by a moment
         fault = await ben.fault("cdp_list_targets", port=port)
         # Between the two it may have closed.
-        assert fault["code"] == "SECURITY_BLOCKED" or not await is_open(port)
-
-    async def forgotten() -> bool:
-        return len(rig.house.debug_ports) == 1
-
-    await until(forgotten)
+        assert fault["code"] == "SECURITY_BLOCKED" or not await listens(port)
+    await until(lambda: len(rig.house.debug_ports) == 1)
     gone = await ben.fault("cdp_list_targets", port=port)
     assert gone["code"] != "SECURITY_BLOCKED"
 
@@ -108,11 +87,11 @@ async def test_a_session_goes_through_the_hub_s_proxy_and_its_listener_dies_with
 
     proxy: Proxy = await rig.house.shared.port(Proxy)
     (opened,) = proxy._opened.values()
-    assert await is_open(opened["port"])
+    assert await listens(opened["port"])
     await ann.kill()
 
     async def closed() -> bool:
-        return not proxy._opened and not await is_open(opened["port"])
+        return not proxy._opened and not await listens(opened["port"])
 
     await until(closed)
 
@@ -125,8 +104,4 @@ async def test_ending_a_session_closes_its_listener_in_the_hub(rig: Rig, shop: A
     proxy: Proxy = await rig.house.shared.port(Proxy)
     assert len(proxy._opened) == 1
     await ann.call("endSession")
-
-    async def closed() -> bool:
-        return not proxy._opened
-
-    await until(closed)
+    await until(lambda: not proxy._opened)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.intercept.resend_rig import Rig as JobsRig
+from tests.integration.intercept.resend_rig import Wire, open_jobs, wire_server
 from tests.support.engine_rig import Rig, running_engine
-from tests.support.intercepting import App, Tap, app
+from tests.support.intercepting import Tap
 from tests.support.upstreams import Authority, authority
 
 if TYPE_CHECKING:
@@ -30,15 +32,23 @@ async def rig(
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def tap() -> Iterator[Tap]:
     with Tap() as running:
         running.listen()
+        yield running
+
+
+@pytest.fixture
+async def jobs_rig(tmp_path: Path) -> AsyncIterator[JobsRig]:
+    """Jobs that send packets of a history again."""
+    async with open_jobs(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    """A server that keeps what it is sent."""
+    async with wire_server() as running:
         yield running
 
 

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from pilothouse.intercept.segments import segments
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 GUARD_S = 20.0
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,6 +90,14 @@ def packets(path: Path) -> list[dict[str, Any]]:
 
 def facts(path: Path) -> dict[str, int]:
     return {row["name"]: row["value"] for row in select(path, "SELECT * FROM facts")}
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep everybody else from writing to the file, as another process would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
 
 
 async def indexed(path: Path) -> None:

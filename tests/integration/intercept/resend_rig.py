@@ -17,6 +17,7 @@ from pilothouse.intercept.jobs import Jobs
 from pilothouse.intercept.model import Address, Exchange, Sent
 from pilothouse.intercept.query import HistoryReader
 from tests.integration.intercept.history_rig import CLOCK, open_writer
+from tests.support.upstreams import listening
 
 if TYPE_CHECKING:
     import ssl
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     type Answer = bytes | Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 GUARD_S = 20.0
+ALL_BYTES = bytes(range(256))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -82,14 +84,8 @@ async def wire_server(
 
     if context is not None:
         context.sni_callback = lambda _socket, name, _context: wire.names.append(name)
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    wire.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(accept, context) as wire.port:
         yield wire
-    finally:
-        server.close()
-        server.close_clients()
-        await server.wait_closed()
 
 
 @dataclass
@@ -147,14 +143,8 @@ async def http2_server(
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    wire.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(accept, context) as wire.port:
         yield wire
-    finally:
-        server.close()
-        server.close_clients()
-        await server.wait_closed()
 
 
 @dataclass

@@ -23,12 +23,6 @@ pytestmark = pytest.mark.browser
 PAGE = b"<!doctype html><title>Over TLS</title><script>fetch('/data')</script>"
 
 
-@pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
-
-
 @contextmanager
 def secure_site(folder: Path) -> Iterator[tuple[int, str]]:
     """An HTTPS server whose authority only the proxy is told of."""

@@ -14,6 +14,7 @@ from pilothouse.intercept import config_store
 from pilothouse.intercept.config_model import default_config
 from pilothouse.intercept.config_store import MAX_BACKUPS, MAX_BYTES, ConfigStore
 from pilothouse.intercept.model import BadConfig
+from tests.support.clock import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,16 +29,9 @@ EMPTY: dict[str, Any] = {
 }
 
 
-class Clock:
-    now = AT
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(AT)
 
 
 @pytest.fixture

@@ -105,15 +105,12 @@ async def test_engine_that_dies_again_and_again_is_left_until_it_is_asked(tmp_pa
     async with running_engine(tmp_path) as rig:
         pids: list[int | None] = [None]
 
-        async def is_back() -> bool:
-            return rig.engine.pid not in pids
-
-        async def is_told() -> bool:
+        def is_told() -> bool:
             told = sum("has ended" in event.get("message", "") for event in rig.events)
             return told == 1 + SHORT_LIVES
 
         for _ in range(1 + SHORT_LIVES):
-            await until(is_back)
+            await until(lambda: rig.engine.pid not in pids)
             pid = rig.engine.pid
             assert pid
             pids.append(pid)

@@ -20,6 +20,7 @@ from tests.integration.intercept.history_rig import (
     found,
     indexed,
     is_whole,
+    locked,
     open_writer,
     packets,
     select,
@@ -189,12 +190,10 @@ async def test_bodies_are_left_out_when_the_disk_cannot_keep_up(
 ) -> None:
     monkeypatch.setattr(history, "QUEUE_BYTES", 1_000_000)
     async with open_writer(path) as writer:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(path):
             for number in range(100):
                 writer.post(asked(f"/{number}", b"x" * 50_000))
             dropped = writer.state()["bodies_dropped"]
-            other.execute("ROLLBACK")
         await writer.flush()
         assert 70 <= dropped <= 85
         assert writer.state()["lost"] == 0
@@ -211,12 +210,10 @@ async def test_the_newest_are_kept_when_the_file_cannot_be_written_for_long(
     monkeypatch.setattr(history, "QUEUE_POSTS", 50)
     monkeypatch.setattr(history, "BATCH_POSTS", 10)
     async with open_writer(path) as writer:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(path):
             for number in range(500):
                 writer.post(asked(f"/{number}"))
             lost = writer.state()["lost"]
-            other.execute("ROLLBACK")
         await writer.flush()
     urls = [row["url"] for row in packets(path)]
     assert urls[-1] == "/499"
@@ -342,8 +339,7 @@ async def test_what_could_not_be_written_until_the_end_is_counted(
 ) -> None:
     monkeypatch.setattr(history_file, "BUSY_S", 0.2)
     async with open_writer(path) as writer:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(path):
             writer.post(answer(asked("/lost")))
             await writer.close()
             assert writer.state()["lost"] == 2

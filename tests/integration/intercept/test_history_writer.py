@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import sqlite3
-from contextlib import closing
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from tests.integration.intercept.history_rig import (
     found,
     indexed,
     is_whole,
+    locked,
     mode,
     open_writer,
     packets,
@@ -179,13 +178,11 @@ async def test_a_row_is_there_soon_without_being_waited_for(path: Path) -> None:
 
 async def test_a_post_never_waits_for_the_file(path: Path) -> None:
     async with open_writer(path) as writer:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(path):
             for number in range(100):
                 writer.post(asked(f"/{number}"))
             # All are posted, and none is written: the file is still another's.
             assert packets(path) == []
-            other.execute("ROLLBACK")
         await writer.flush()
         assert len(packets(path)) == 100
 

@@ -28,60 +28,44 @@ from tests.integration.intercept.resend_rig import (
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
-
-ALL_BYTES = bytes(range(256))
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_jobs(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def wire() -> AsyncIterator[Wire]:
-    async with wire_server() as running:
-        yield running
-
 
 # What is refused
 
 
 async def test_a_packet_that_is_not_there_is_an_error_and_nothing_is_sent(
-    rig: Rig, wire: Wire
+    jobs_rig: Rig, wire: Wire
 ) -> None:
-    packet_id = await rig.packet(wire.port, GET)
+    packet_id = await jobs_rig.packet(wire.port, GET)
     with pytest.raises(PacketNotFound):
-        await bulk(rig, [packet_id, 999])
+        await bulk(jobs_rig, [packet_id, 999])
     assert wire.came == []
-    assert rig.jobs.jobs() == []
+    assert jobs_rig.jobs.jobs() == []
 
 
-async def test_a_body_that_was_cut_cannot_be_sent_again(rig: Rig, wire: Wire) -> None:
-    packet_id = await rig.packet(wire.port, GET, b"abc", body_length=1_000)
+async def test_a_body_that_was_cut_cannot_be_sent_again(jobs_rig: Rig, wire: Wire) -> None:
+    packet_id = await jobs_rig.packet(wire.port, GET, b"abc", body_length=1_000)
     with pytest.raises(InvalidInput, match="only the first 3 of 1000 bytes"):
-        await resent(rig, packet_id)
+        await resent(jobs_rig, packet_id)
     assert wire.came == []
 
 
 async def test_packets_that_are_too_large_together_are_refused(
-    rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    jobs_rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pilothouse.intercept.jobs.MOST_BYTES", 1_000)
-    ids = [await rig.packet(wire.port, GET, b"x" * 600) for _ in range(2)]
-    assert (await bulk(rig, [ids[0], ids[0]]))["success"] is True
+    ids = [await jobs_rig.packet(wire.port, GET, b"x" * 600) for _ in range(2)]
+    assert (await bulk(jobs_rig, [ids[0], ids[0]]))["success"] is True
     with pytest.raises(InvalidInput, match="together"):
-        await bulk(rig, ids)
+        await bulk(jobs_rig, ids)
 
 
-async def test_a_packet_to_a_port_of_our_own_is_refused(rig: Rig) -> None:
-    packet_id = await rig.packet(32350, GET)
+async def test_a_packet_to_a_port_of_our_own_is_refused(jobs_rig: Rig) -> None:
+    packet_id = await jobs_rig.packet(32350, GET)
     with pytest.raises(InvalidInput, match="a port of Pilothouse itself"):
-        await resent(rig, packet_id)
+        await resent(jobs_rig, packet_id)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +92,13 @@ async def test_a_packet_to_a_port_of_our_own_is_refused(rig: Rig) -> None:
     ],
 )
 async def test_a_wrong_plan_is_refused_by_the_name_of_its_field(
-    rig: Rig, plan: dict[str, Any], field: str
+    jobs_rig: Rig, plan: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await resent(rig, plan.pop("packet_id", 1), **plan)
+        await resent(jobs_rig, plan.pop("packet_id", 1), **plan)
     assert refused.value.details["field"] == field
     assert refused.value.details["expected"]
-    assert rig.jobs.jobs() == []
+    assert jobs_rig.jobs.jobs() == []
 
 
 @pytest.mark.parametrize(
@@ -139,37 +123,37 @@ async def test_a_wrong_plan_is_refused_by_the_name_of_its_field(
     ],
 )
 async def test_a_wrong_bulk_plan_is_refused_by_the_name_of_its_field(
-    rig: Rig, plan: dict[str, Any], field: str
+    jobs_rig: Rig, plan: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await bulk(rig, plan.pop("packet_ids", [1]), **plan)
+        await bulk(jobs_rig, plan.pop("packet_ids", [1]), **plan)
     assert refused.value.details["field"] == field
 
 
 async def test_more_sends_than_a_minute_allows_are_refused_at_once(tmp_path: Path) -> None:
     now = CLOCK()
-    async with open_jobs(tmp_path, clock=lambda: now) as rig, wire_server() as wire:
-        packet_id = await rig.packet(wire.port, GET)
-        await resent(rig, packet_id, count=10)
+    async with open_jobs(tmp_path, clock=lambda: now) as jobs_rig, wire_server() as wire:
+        packet_id = await jobs_rig.packet(wire.port, GET)
+        await resent(jobs_rig, packet_id, count=10)
         plan = {"packet_ids": [packet_id] * 6, "count": 1_000, "async": True}
         with pytest.raises(RateLimited) as refused:
-            await rig.jobs.bulk_send(plan)
+            await jobs_rig.jobs.bulk_send(plan)
         assert len(wire.came) == 10
         assert refused.value.details["retryAfterSec"] == 60.0
         now += 60_000
-        made = await rig.jobs.bulk_send(plan)
-        assert (await rig.jobs.stop_job(made["job_id"]))["status"] == "stopped"
+        made = await jobs_rig.jobs.bulk_send(plan)
+        assert (await jobs_rig.jobs.stop_job(made["job_id"]))["status"] == "stopped"
 
 
-async def test_only_so_many_jobs_run_at_once(rig: Rig) -> None:
+async def test_only_so_many_jobs_run_at_once(jobs_rig: Rig) -> None:
     async with wire_server(b"", closes=False) as wire:
-        packet_id = await rig.packet(wire.port, GET)
+        packet_id = await jobs_rig.packet(wire.port, GET)
         for _ in range(MOST_RUNNING):
-            await resent(rig, packet_id, **{"async": True})
+            await resent(jobs_rig, packet_id, **{"async": True})
         with pytest.raises(RateLimited, match="jobs are running"):
-            await resent(rig, packet_id)
-        await rig.jobs.stop_job(rig.jobs.jobs()[0]["job_id"])
-        made = await resent(rig, packet_id, **{"async": True})
+            await resent(jobs_rig, packet_id)
+        await jobs_rig.jobs.stop_job(jobs_rig.jobs.jobs()[0]["job_id"])
+        made = await resent(jobs_rig, packet_id, **{"async": True})
         assert made["success"] is True
 
 
@@ -177,128 +161,128 @@ async def test_only_so_many_jobs_run_at_once(rig: Rig) -> None:
 
 
 async def test_an_async_call_answers_at_once_and_its_job_tells_the_rest(
-    rig: Rig, wire: Wire
+    jobs_rig: Rig, wire: Wire
 ) -> None:
-    packet_id = await rig.packet(wire.port, GET)
-    answer = await resent(rig, packet_id, count=5, **{"async": True})
+    packet_id = await jobs_rig.packet(wire.port, GET)
+    answer = await resent(jobs_rig, packet_id, count=5, **{"async": True})
     assert answer["sent_count"] == 0
     assert answer["status"] in ("created", "sending_requests")
     job_id = answer["job_id"]
-    await until(lambda: rig.jobs.job(job_id)["status"] == "completed")
-    job = rig.jobs.job(job_id)
+    await until(lambda: jobs_rig.jobs.job(job_id)["status"] == "completed")
+    job = jobs_rig.jobs.job(job_id)
     assert (job["total_requests"], job["requests_sent"], job["responses_received"]) == (5, 5, 5)
     assert job["requests_left_off"] == 0
     for number, request in enumerate(job["requests"], 1):
         assert request["temporary_id"] == f"{job_id}-{number}"
-        assert rig.detail(request["request_packet_id"]).row["job"] == job_id
-        response = rig.detail(request["request_packet_id"]).response
+        assert jobs_rig.detail(request["request_packet_id"]).row["job"] == job_id
+        response = jobs_rig.detail(request["request_packet_id"]).response
         assert response is not None
         assert request["response_packet_id"] == response.id
 
 
-async def test_a_job_can_be_stopped_and_keeps_what_it_sent(rig: Rig, wire: Wire) -> None:
-    packet_id = await rig.packet(wire.port, GET)
-    answer = await resent(rig, packet_id, count=1_000, interval_ms=20, **{"async": True})
-    await until(lambda: rig.jobs.job(answer["job_id"])["sent_count"] >= 3)
-    stopped = await rig.jobs.stop_job(answer["job_id"])
+async def test_a_job_can_be_stopped_and_keeps_what_it_sent(jobs_rig: Rig, wire: Wire) -> None:
+    packet_id = await jobs_rig.packet(wire.port, GET)
+    answer = await resent(jobs_rig, packet_id, count=1_000, interval_ms=20, **{"async": True})
+    await until(lambda: jobs_rig.jobs.job(answer["job_id"])["sent_count"] >= 3)
+    stopped = await jobs_rig.jobs.stop_job(answer["job_id"])
     assert stopped["status"] == "stopped"
     sent = len(wire.came)
     assert 3 <= sent < 1_000
     assert all(one["request_packet_id"] for one in stopped["requests"])
-    assert await rig.jobs.stop_job(answer["job_id"]) == stopped
+    assert await jobs_rig.jobs.stop_job(answer["job_id"]) == stopped
     # Longer than the job's own interval, during which it would have sent more.
-    await resent(rig, packet_id, count=3, interval_ms=40)
+    await resent(jobs_rig, packet_id, count=3, interval_ms=40)
     assert len(wire.came) == sent + 3
 
 
-async def test_stopping_records_what_was_under_way(rig: Rig) -> None:
+async def test_stopping_records_what_was_under_way(jobs_rig: Rig) -> None:
     async with wire_server(b"", closes=False) as wire:
-        packet_id = await rig.packet(wire.port, GET)
-        answer = await resent(rig, packet_id, **{"async": True})
+        packet_id = await jobs_rig.packet(wire.port, GET)
+        answer = await resent(jobs_rig, packet_id, **{"async": True})
         await until(lambda: len(wire.came) == 1)
-        stopped = await rig.jobs.stop_job(answer["job_id"])
-    detail = rig.detail(stopped["requests"][0]["request_packet_id"])
+        stopped = await jobs_rig.jobs.stop_job(answer["job_id"])
+    detail = jobs_rig.detail(stopped["requests"][0]["request_packet_id"])
     assert detail.row["error"] == "stopped before the end of the response"
 
 
-async def test_a_caller_that_goes_away_stops_its_job(rig: Rig) -> None:
+async def test_a_caller_that_goes_away_stops_its_job(jobs_rig: Rig) -> None:
     async with wire_server(b"", closes=False) as wire:
-        packet_id = await rig.packet(wire.port, GET)
-        call = asyncio.create_task(resent(rig, packet_id))
+        packet_id = await jobs_rig.packet(wire.port, GET)
+        call = asyncio.create_task(resent(jobs_rig, packet_id))
         await until(lambda: len(wire.came) == 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await until(lambda: rig.jobs.jobs()[0]["status"] == "stopped")
+        await until(lambda: jobs_rig.jobs.jobs()[0]["status"] == "stopped")
 
 
-async def test_an_edit_that_changes_nothing_is_told(rig: Rig, wire: Wire) -> None:
-    packet_id = await rig.packet(wire.port, GET)
+async def test_an_edit_that_changes_nothing_is_told(jobs_rig: Rig, wire: Wire) -> None:
+    packet_id = await jobs_rig.packet(wire.port, GET)
     missing, fitting = regex("no such text", "x"), regex("GET", "PUT")
-    answer = await resent(rig, packet_id, modifications=[missing, fitting])
+    answer = await resent(jobs_rig, packet_id, modifications=[missing, fitting])
     assert answer["warnings"] == ["modifications[0] found nothing to change"]
-    assert rig.jobs.job(answer["job_id"])["warnings"] == answer["warnings"]
-    assert "warnings" not in await resent(rig, packet_id, modifications=[fitting])
+    assert jobs_rig.jobs.job(answer["job_id"])["warnings"] == answer["warnings"]
+    assert "warnings" not in await resent(jobs_rig, packet_id, modifications=[fitting])
 
 
-async def test_a_session_sees_and_stops_its_own_jobs_alone(rig: Rig) -> None:
+async def test_a_session_sees_and_stops_its_own_jobs_alone(jobs_rig: Rig) -> None:
     async with wire_server(b"", closes=False) as wire:
-        packet_id = await rig.packet(wire.port, GET)
+        packet_id = await jobs_rig.packet(wire.port, GET)
         plan = {"packet_id": packet_id, "async": True}
         mine, theirs = [
-            (await rig.jobs.resend({**plan, "session": session}))["job_id"]
+            (await jobs_rig.jobs.resend({**plan, "session": session}))["job_id"]
             for session in ("s1", "s2")
         ]
-        assert [job["job_id"] for job in rig.jobs.jobs("s1")] == [mine]
-        assert [job["job_id"] for job in rig.jobs.jobs()] == [theirs, mine]
-        assert rig.jobs.job(theirs)["job_id"] == theirs
+        assert [job["job_id"] for job in jobs_rig.jobs.jobs("s1")] == [mine]
+        assert [job["job_id"] for job in jobs_rig.jobs.jobs()] == [theirs, mine]
+        assert jobs_rig.jobs.job(theirs)["job_id"] == theirs
         with pytest.raises(JobNotFound):
-            rig.jobs.job(theirs, "s1")
+            jobs_rig.jobs.job(theirs, "s1")
         with pytest.raises(JobNotFound):
-            await rig.jobs.stop_job(theirs, "s1")
-        await rig.jobs.stop("s1")
-        assert rig.jobs.job(mine, "s1")["status"] == "stopped"
-        assert rig.jobs.job(theirs, "s2")["status"] in ("created", "sending_requests")
+            await jobs_rig.jobs.stop_job(theirs, "s1")
+        await jobs_rig.jobs.stop("s1")
+        assert jobs_rig.jobs.job(mine, "s1")["status"] == "stopped"
+        assert jobs_rig.jobs.job(theirs, "s2")["status"] in ("created", "sending_requests")
 
 
-async def test_jobs_of_one_session_leave_room_for_those_of_another(rig: Rig) -> None:
+async def test_jobs_of_one_session_leave_room_for_those_of_another(jobs_rig: Rig) -> None:
     async with wire_server(b"", closes=False) as wire:
-        packet_id = await rig.packet(wire.port, GET)
+        packet_id = await jobs_rig.packet(wire.port, GET)
         for _ in range(MOST_RUNNING):
-            await resent(rig, packet_id, **{"async": True})
+            await resent(jobs_rig, packet_id, **{"async": True})
         plan = {"packet_id": packet_id, "session": "s2", "async": True}
-        assert (await rig.jobs.resend(plan))["success"] is True
+        assert (await jobs_rig.jobs.resend(plan))["success"] is True
 
 
-async def test_an_unknown_job_is_an_error(rig: Rig) -> None:
+async def test_an_unknown_job_is_an_error(jobs_rig: Rig) -> None:
     with pytest.raises(JobNotFound):
-        rig.jobs.job("nope")
+        jobs_rig.jobs.job("nope")
     with pytest.raises(JobNotFound):
-        await rig.jobs.stop_job("nope")
+        await jobs_rig.jobs.stop_job("nope")
 
 
-async def test_the_newest_jobs_are_kept(rig: Rig, wire: Wire) -> None:
-    packet_id = await rig.packet(wire.port, GET)
-    first = await resent(rig, packet_id)
+async def test_the_newest_jobs_are_kept(jobs_rig: Rig, wire: Wire) -> None:
+    packet_id = await jobs_rig.packet(wire.port, GET)
+    first = await resent(jobs_rig, packet_id)
     for _ in range(KEPT_JOBS):
-        last = await resent(rig, packet_id)
-    jobs = rig.jobs.jobs()
+        last = await resent(jobs_rig, packet_id)
+    jobs = jobs_rig.jobs.jobs()
     assert len(jobs) == KEPT_JOBS
     assert jobs[0]["job_id"] == last["job_id"]
     with pytest.raises(JobNotFound):
-        rig.jobs.job(first["job_id"])
+        jobs_rig.jobs.job(first["job_id"])
 
 
 async def test_a_history_that_cannot_be_written_does_not_hide_the_send(
-    rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    jobs_rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packet_id = await rig.packet(wire.port, GET)
+    packet_id = await jobs_rig.packet(wire.port, GET)
 
     async def full(_exchange: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(rig.jobs, "_record", full)
-    answer = await resent(rig, packet_id)
+    monkeypatch.setattr(jobs_rig.jobs, "_record", full)
+    answer = await resent(jobs_rig, packet_id)
     assert (answer["sent_count"], answer["packet_ids"]) == (1, [])
     assert answer["errors"] == ["send 1 was not recorded: no space left on device"]
 
@@ -306,7 +290,7 @@ async def test_a_history_that_cannot_be_written_does_not_hide_the_send(
 # Several packets
 
 
-async def test_parallel_is_really_parallel(rig: Rig) -> None:
+async def test_parallel_is_really_parallel(jobs_rig: Rig) -> None:
     all_there = asyncio.Event()
     there = 0
 
@@ -319,26 +303,26 @@ async def test_parallel_is_really_parallel(rig: Rig) -> None:
         writer.write(OK)
 
     async with wire_server(wait_for_all) as wire:
-        ids = [await rig.packet(wire.port, GET) for _ in range(4)]
-        answer = await bulk(rig, ids, count=3)
+        ids = [await jobs_rig.packet(wire.port, GET) for _ in range(4)]
+        answer = await bulk(jobs_rig, ids, count=3)
     assert (answer["success"], answer["sent_count"], answer["total_count"]) == (True, 12, 12)
     assert answer["performance"]["concurrent_connections"] == 12
     assert wire.most_open == 12
 
 
-async def test_parallel_sends_are_bounded(rig: Rig, wire: Wire) -> None:
-    packet_id = await rig.packet(wire.port, GET)
-    answer = await bulk(rig, [packet_id] * 10, count=10)
+async def test_parallel_sends_are_bounded(jobs_rig: Rig, wire: Wire) -> None:
+    packet_id = await jobs_rig.packet(wire.port, GET)
+    answer = await bulk(jobs_rig, [packet_id] * 10, count=10)
     assert answer["sent_count"] == 100
     assert answer["performance"]["concurrent_connections"] == 20
     assert wire.most_open <= 20
     assert len({each for one in answer["results"] for each in one["packet_ids"]}) == 100
 
 
-async def test_sequential_sends_one_after_another_in_order(rig: Rig, wire: Wire) -> None:
-    ids = [await rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x", b"y")]
+async def test_sequential_sends_one_after_another_in_order(jobs_rig: Rig, wire: Wire) -> None:
+    ids = [await jobs_rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x", b"y")]
     answer = await bulk(
-        rig,
+        jobs_rig,
         ids,
         mode="sequential",
         count=2,
@@ -362,10 +346,10 @@ async def test_sequential_sends_one_after_another_in_order(rig: Rig, wire: Wire)
         assert len(result["packet_ids"]) == 2
 
 
-async def test_regex_params_change_the_packets_that_they_name(rig: Rig, wire: Wire) -> None:
-    ids = [await rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x1", b"y2")]
+async def test_regex_params_change_the_packets_that_they_name(jobs_rig: Rig, wire: Wire) -> None:
+    ids = [await jobs_rig.packet(wire.port, GET.replace(b"abc", name)) for name in (b"x1", b"y2")]
     answer = await bulk(
-        rig,
+        jobs_rig,
         ids,
         mode="sequential",
         count=2,
@@ -395,22 +379,22 @@ async def test_regex_params_change_the_packets_that_they_name(rig: Rig, wire: Wi
     ]
 
 
-async def test_one_dead_server_does_not_stop_the_others(rig: Rig, wire: Wire) -> None:
+async def test_one_dead_server_does_not_stop_the_others(jobs_rig: Rig, wire: Wire) -> None:
     async with wire_server() as gone:
-        dead = await rig.packet(gone.port, GET, server=Address("127.0.0.1", gone.port))
-    live = await rig.packet(wire.port, GET)
-    answer = await bulk(rig, [dead, live])
+        dead = await jobs_rig.packet(gone.port, GET, server=Address("127.0.0.1", gone.port))
+    live = await jobs_rig.packet(wire.port, GET)
+    answer = await bulk(jobs_rig, [dead, live])
     assert (answer["success"], answer["sent_count"], answer["failed_count"]) == (False, 1, 1)
     assert [result["success"] for result in answer["results"]] == [False, True]
     assert "while connecting" in answer["results"][0]["error"]
 
 
 async def test_the_loop_goes_on_while_a_large_body_is_edited(
-    rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    jobs_rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = b"0123456789abcdef" * 65_536
     head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
-    packet_id = await rig.packet(wire.port, head, body)
+    packet_id = await jobs_rig.packet(wire.port, head, body)
     threads: list[int] = []
 
     apply = editing.apply
@@ -420,15 +404,15 @@ async def test_the_loop_goes_on_while_a_large_body_is_edited(
         return apply(*args, **options)
 
     monkeypatch.setattr(editing, "apply", noted)
-    answer = await resent(rig, packet_id, modifications=[regex("9abc", "-")])
+    answer = await resent(jobs_rig, packet_id, modifications=[regex("9abc", "-")])
     assert threads
     assert threading.get_ident() not in threads
     assert answer["sent_count"] == 1
     assert wire.came[-1].count(b"-d") == 65_536
 
 
-async def test_every_refusal_is_a_declared_fault(rig: Rig) -> None:
+async def test_every_refusal_is_a_declared_fault(jobs_rig: Rig) -> None:
     plans: list[dict[str, Any]] = [{}, {"packet_id": []}, {"packet_id": 1, "count": "x"}]
     for plan in plans:
         with pytest.raises(Fault):
-            await rig.jobs.resend(plan)
+            await jobs_rig.jobs.resend(plan)

@@ -6,20 +6,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 import psutil
-import pytest
 
-from tests.support.intercepting import App, Tap, app
+from tests.support.intercepting import App, Tap
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
 
 
 def kill_engine(tap: Tap) -> None:

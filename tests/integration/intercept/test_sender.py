@@ -11,7 +11,7 @@ import pytest
 from pilothouse.intercept.responses import MOST_BODY
 from pilothouse.intercept.sender import Outcome, Sender, Target
 from tests.integration.intercept.history_rig import CLOCK
-from tests.integration.intercept.resend_rig import GUARD_S, OK, http2_server, wire_server
+from tests.integration.intercept.resend_rig import ALL_BYTES, GUARD_S, OK, http2_server, wire_server
 from tests.support.upstreams import authority, tcp_upstream, udp_upstream
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ALL_BYTES = bytes(range(256))
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SENDER = Sender(CLOCK, ssl_insecure=True)
 

@@ -12,28 +12,14 @@ import psutil
 import pytest
 
 from pilothouse.core.clock import iso
-from tests.support.intercepting import App, Tap, app, config
+from tests.support.intercepting import App, Tap, config
 from tests.support.ports import free_port
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SPEC_FIELDS = {"id", "method", "url", "status", "length", "time", "server_name", "client_ip"}
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[App]:
-    with app() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def tap() -> Iterator[Tap]:
-    with Tap() as running:
-        running.listen()
-        yield running
 
 
 # History

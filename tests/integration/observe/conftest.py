@@ -1,4 +1,4 @@
-"""One site and one browser for each module of the observer's tests."""
+"""One observer for each module of its tests."""
 
 from __future__ import annotations
 
@@ -6,24 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.chromium import Chromium
 from tests.support.observing import Watcher
-from tests.support.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with Site() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    with Chromium("--site-per-process") as running:
-        yield running
+    from tests.support.chromium import Chromium
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.observing import Watcher
-from tests.support.servers import ROOT, environment
+from tests.support.observing import Watcher, chrome_command
+from tests.support.servers import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,25 +26,10 @@ def test_the_guide_works_from_the_browser_to_the_har(site: Site, tmp_path: Path)
     start, serve = re.findall(r"```sh\n(pilothouse .+)\n```", GUIDE)
     page = site.url("/console")
     words = shlex.split(start.replace("http://127.0.0.1:8000/", page))[1:]
-    browser = subprocess.Popen(
-        [sys.executable, "-m", "pilothouse", *words, "--port", "0"],
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
-        cwd=ROOT,
-    )
-    assert browser.stderr is not None
-    try:
-        found = re.search(r"127\.0\.0\.1:(\d+)", browser.stderr.readline())
-        assert found is not None
+    with chrome_command(tmp_path, *words) as (_, port):
         assert shlex.split(serve)[:3] == ["pilothouse", "observe", "--port"]
-        with Watcher(int(found.group(1))) as watcher:
+        with Watcher(port) as watcher:
             _follow(watcher, page)
-    finally:
-        os.kill(browser.pid, signal.SIGTERM)
-        browser.wait(30)
-        browser.stderr.close()
 
 
 def _follow(watcher: Watcher, page: str) -> None:

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from mcp.client import Client
 
-from tests.support.observing import Watcher, texts, visit
+from tests.support.observing import Watcher, chrome_command, texts, visit
 from tests.support.servers import ERAS, ROOT, environment, http_server, stdio
 
 if TYPE_CHECKING:
@@ -217,35 +217,11 @@ async def test_a_hub_shows_what_its_workers_count_also_of_those_that_have_ended(
 def test_pilothouse_chrome_starts_a_browser_that_can_be_observed(
     site: Site, tmp_path: Path
 ) -> None:
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pilothouse",
-            "chrome",
-            "--port",
-            "0",
-            "--headless",
-            site.url("/console"),
-        ],
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
-        cwd=ROOT,
-    )
-    assert process.stderr is not None
-    try:
-        said = process.stderr.readline()
-        port = re.search(r"127\.0\.0\.1:(\d+)", said)
-        assert port is not None, said
-        with Watcher(int(port.group(1))) as watcher:
+    with chrome_command(tmp_path, "chrome", "--headless", site.url("/console")) as (process, port):
+        with Watcher(port) as watcher:
             watcher.call("cdp_observe", urlIncludes="/console")
         assert stat.S_IMODE((tmp_path / "chrome-profile").stat().st_mode) == 0o700
-    finally:
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
-        process.stderr.close()
+    assert process.returncode == 0
 
 
 def test_the_session_timeline_holds_the_tab_beside_the_calls(
@@ -264,17 +240,7 @@ def test_the_session_timeline_holds_the_tab_beside_the_calls(
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_the_browser_we_start_dies_with_us(tmp_path: Path, end: signal.Signals) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pilothouse", "chrome", "--port", "0", "--headless"],
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(tmp_path)}),
-        cwd=ROOT,
-    )
-    assert process.stderr is not None
-    with process.stderr:
-        assert "127.0.0.1" in process.stderr.readline()
+    with chrome_command(tmp_path, "chrome", "--headless") as (process, _):
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
         os.kill(process.pid, end)

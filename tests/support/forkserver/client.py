@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tests.support.forkserver.server import SHIM
+from tests.support.forkserver.names import SHIM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

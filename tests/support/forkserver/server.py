@@ -25,6 +25,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tests.support.forkserver.names import HUB, REAL_PROCESSES, SHIM, WARM_PARENT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -41,13 +43,6 @@ MODULES = (
     "pilothouse.worker",
     "tests.support.fixture_tools",
 )
-
-SHIM = Path(__file__).with_name("shim.py")
-HUB = "pilothouse.hub"
-WARM_PARENT = "pilothouse.worker"
-REAL_PROCESSES = {"FORKSERVER_REAL": "1"}
-"""Environment of those who start a hub, or a hub its warm parent, by the command that users have;
-for tests of the processes themselves: who is whose child, what is left when one is killed."""
 
 
 class Server:
@@ -105,7 +100,8 @@ class Server:
     def _end_of(self, descriptor: int) -> None:
         """End the process of whoever is gone without having waited for it."""
         for pid, connection in self._connections.items():
-            if connection.fileno() == descriptor:
+            # Asked, because the number may have come to be that of a new connection meanwhile.
+            if connection.fileno() == descriptor and _is_ended(connection):
                 self._poll.unregister(descriptor)
                 os.kill(pid, signal.SIGKILL)
 
@@ -154,6 +150,15 @@ class Server:
             code = run(order["module"], order["args"])
         finally:
             os._exit(code)
+
+
+def _is_ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def _run(module: str, args: list[str]) -> int:

@@ -8,18 +8,12 @@ import pytest
 
 from pilothouse.bookmarks.guidance import Guidance
 from pilothouse.core.faults import Envelope
-
-
-class Clock:
-    now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(50.0)
 
 
 @pytest.fixture
@@ -70,6 +64,6 @@ def test_a_link_that_is_off_says_why_and_how_to_move_it(guidance: Guidance) -> N
 
 
 def test_a_build_without_the_extension_still_says_where_it_is() -> None:
-    bare = Guidance(None, Clock())
+    bare = Guidance(None, Clock(50.0))
     bare.opened(8765)
     assert "`extension`" in bare.fault().hint

@@ -20,15 +20,9 @@ from pilothouse.bookmarks.pairing import (
 )
 from pilothouse.core.faults import RateLimited
 from pilothouse.core.secret_check import MAX_FAILURES, PER_SECONDS
+from tests.support.clock import Clock
 
 TOKEN = "7ZZZ0123ABCDEFGHJKMNPQRSTV"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

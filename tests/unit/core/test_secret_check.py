@@ -8,15 +8,9 @@ import pytest
 
 from pilothouse.core.faults import RateLimited
 from pilothouse.core.secret_check import MAX_FAILURES, MAX_KNOWN, PER_SECONDS, SecretCheck
+from tests.support.clock import Clock
 
 RIGHT = "QwErTyUiOpAsDfGhJkLz"
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass
@@ -33,7 +27,7 @@ class Kept:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 def check_of(clock: Clock, **options: float) -> SecretCheck:

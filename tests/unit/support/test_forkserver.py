@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support import forkserver
-from tests.support.chromium import wait_until
+from tests.support.until import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.forkserver.client import Running
 
 pytestmark = pytest.mark.process
 
@@ -71,13 +78,35 @@ def test_a_client_can_start_it_by_a_command_line() -> None:
     assert (ran.returncode, ran.stdout.split()[:2]) == (0, ["by", str(HERE)])
 
 
-def test_what_a_client_started_is_seen_and_ends_when_the_client_is_killed() -> None:
+@contextmanager
+def waiting_client() -> Iterator[tuple[subprocess.Popen[bytes], Running]]:
+    """Yield a client that has started a process by its command line, and that process."""
     before = pids()
     command = forkserver.command("tests.unit.support.shown", "wait")
-    client = subprocess.Popen(command, env={**os.environ, "MARK": "by"}, cwd=HERE)
-    wait_until(lambda: pids() - before, "the fork")
-    (process,) = (one for one in forkserver.living() if one.pid not in before)
-    assert process.environ["MARK"] == "by"
-    client.kill()
-    client.wait()
-    wait_until(lambda: process.pid not in pids(), "the end of the fork")
+    env = {**os.environ, "MARK": "by"}
+    with subprocess.Popen(command, env=env, cwd=HERE, stdin=subprocess.PIPE) as client:
+        wait_until(lambda: pids() - before, "the fork")
+        (process,) = (one for one in forkserver.living() if one.pid not in before)
+        yield client, process
+
+
+def test_what_a_client_started_is_seen_and_ends_when_the_client_is_killed() -> None:
+    with waiting_client() as (client, process):
+        assert process.environ["MARK"] == "by"
+        client.kill()
+        client.wait()
+        wait_until(lambda: process.pid not in pids(), "the end of the fork")
+
+
+def test_the_end_of_one_client_does_not_end_the_process_of_the_next() -> None:
+    """Its connection may get the number that the one before had, while that end is being told."""
+    for _ in range(10):
+        with waiting_client() as (client, process):
+            client.kill()
+            after = start("tests.unit.support.shown", "wait")
+            client.wait()
+            wait_until(lambda: process.pid not in pids(), "the end of the fork")
+            assert after.poll() is None
+            after.kill()
+            assert after.wait(30) == -signal.SIGKILL
+            output(after)

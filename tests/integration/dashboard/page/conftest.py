@@ -1,4 +1,4 @@
-"""A browser to look with, shared by the tests of a file."""
+"""A browser to look with, and something to see, shared by the tests of a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.dashboard import chromium
+from tests.support.dashboard import product, shopping
+from tests.support.intercepting import token_of
+from tests.support.pages import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,3 +20,13 @@ if TYPE_CHECKING:
 def browser() -> Iterator[Browser]:
     with chromium() as launched:
         yield launched
+
+
+@pytest.fixture(scope="module")
+def intercepted() -> Iterator[tuple[str, str]]:
+    """The address of a Pilothouse through whose proxy somebody shopped, and its token."""
+    with product() as (server, home):
+        token = token_of(home)
+        agent = shopping(server.url, intercept=True)
+        yield server.url, token
+        agent.end()

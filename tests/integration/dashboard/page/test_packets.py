@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.dashboard import board, product, shopping
-from tests.support.intercepting import token_of
+from tests.support.dashboard import board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Browser
 
     from tests.support.dashboard import Board
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def intercepted() -> Iterator[tuple[str, str]]:
-    """The address of a Pilothouse through whose proxy somebody shopped, and its token."""
-    with product() as (server, home):
-        token = token_of(home)
-        agent = shopping(server.url, intercept=True)
-        yield server.url, token
-        agent.end()
 
 
 def unlock(seen: Board, token: str) -> None:

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.dashboard import AXE, VIEWS, board, product, shopping
-from tests.support.intercepting import token_of
+from tests.support.dashboard import AXE, VIEWS, board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Browser
 
     from tests.support.dashboard import Board
@@ -25,16 +22,6 @@ GROUNDS = {"light": "rgb(244, 246, 248)", "dark": "rgb(15, 21, 27)"}
 GRAVE = ("serious", "critical")
 CART = {"Timeline": "200 /api/cart", "Network": "/api/cart", "Packets": "/api/cart"}
 """What tells of the lamp in the cart."""
-
-
-@pytest.fixture(scope="module")
-def shop() -> Iterator[tuple[str, str]]:
-    """The address of a Pilothouse with a shopping agent, and its interception token."""
-    with product() as (server, home):
-        token = token_of(home)
-        agent = shopping(server.url, intercept=True)
-        yield server.url, token
-        agent.end()
 
 
 def settled(seen: Board, view: str) -> None:
@@ -68,9 +55,9 @@ def findings(seen: Board) -> list[str]:
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is missing: scripts/setup --tests")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_is_open_to_everybody_and_stays_at_home(
-    shop: tuple[str, str], browser: Browser, scheme: str, tmp_path: Path
+    intercepted: tuple[str, str], browser: Browser, scheme: str, tmp_path: Path
 ) -> None:
-    url, token = shop
+    url, token = intercepted
     with board(browser, url, scheme=scheme) as seen:
         seen.page.evaluate("token => sessionStorage.setItem('pilothouse.intercept', token)", token)
         ground = seen.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -92,9 +79,9 @@ def test_every_view_is_open_to_everybody_and_stays_at_home(
 
 
 def test_every_view_is_reached_and_used_with_the_keyboard_alone(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
-    url, token = shop
+    url, token = intercepted
     with board(browser, url) as seen:
         page, panel = seen.page, seen.page.get_by_role("complementary")
         settled(seen, "Timeline")
@@ -137,9 +124,9 @@ def test_every_view_is_reached_and_used_with_the_keyboard_alone(
 
 
 def test_tab_leads_through_the_page_and_the_focus_is_always_seen(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
-    with board(browser, shop[0]) as seen:
+    with board(browser, intercepted[0]) as seen:
         settled(seen, "Timeline")
         reached: list[str] = []
         for _ in range(30):
@@ -156,10 +143,10 @@ def test_tab_leads_through_the_page_and_the_focus_is_always_seen(
 
 
 def test_light_and_dark_can_be_chosen_and_are_remembered(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
     ground = "getComputedStyle(document.documentElement).backgroundColor"
-    with board(browser, shop[0], scheme="light") as seen:
+    with board(browser, intercepted[0], scheme="light") as seen:
         seen.press("t", "t")
         expect(seen.page.get_by_role("button", name="Theme: dark")).to_be_visible()
         assert seen.page.evaluate(ground) == GROUNDS["dark"]
@@ -169,9 +156,9 @@ def test_light_and_dark_can_be_chosen_and_are_remembered(
 
 
 def test_related_rows_are_marked_and_lead_to_each_other(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
-    with board(browser, shop[0]) as seen:
+    with board(browser, intercepted[0]) as seen:
         row = seen.rows.filter(has_text="POST /api/cart").first
         row.click()
         panel = seen.page.get_by_role("complementary")
@@ -182,9 +169,9 @@ def test_related_rows_are_marked_and_lead_to_each_other(
 
 
 def test_what_only_time_speaks_for_is_called_a_guess(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
-    with board(browser, shop[0]) as seen:
+    with board(browser, intercepted[0]) as seen:
         seen.rows.filter(has_text="POST /api/cart").first.click()
         related = seen.page.get_by_role("complementary").locator(".related-rows button")
         step = related.filter(has_text="click #add")
@@ -195,9 +182,9 @@ def test_what_only_time_speaks_for_is_called_a_guess(
 
 
 def test_sessions_are_told_apart_and_a_step_stands_before_what_it_caused(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
-    with board(browser, shop[0]) as seen:
+    with board(browser, intercepted[0]) as seen:
         name = seen.sessions.first.locator(".id")
         expect(name).not_to_be_empty()
         whole = name.get_attribute("title") or ""
@@ -211,11 +198,11 @@ def test_sessions_are_told_apart_and_a_step_stands_before_what_it_caused(
 
 
 def test_the_page_is_drawn_though_its_stream_says_nothing_yet(
-    shop: tuple[str, str], browser: Browser
+    intercepted: tuple[str, str], browser: Browser
 ) -> None:
     page = browser.new_page()
     page.route("**/api/stream*", lambda _: None)
-    page.goto(shop[0])
+    page.goto(intercepted[0])
     expect(page.get_by_role("heading", name="Pilothouse", exact=True)).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="Connecting")).to_be_visible()
     page.close()
