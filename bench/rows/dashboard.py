@@ -14,7 +14,7 @@ from bench.hub import hub_status
 from bench.peers import PILOTHOUSE, Workshop, open_workshop
 from bench.row import Bound, Noted, Row, Samplers
 from bench.wire import StdioServer
-from tests.support.dashboard import chromium
+from tests.support.pages import chromium
 
 MB = 1_000_000
 PER_SECOND = 1_000

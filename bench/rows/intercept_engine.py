@@ -15,8 +15,9 @@ from bench.row import Bound, Noted, Row, Samplers
 from pilothouse.intercept.engine_link import Ask
 from pilothouse.intercept.rules import BadRule, change_of
 from tests.integration.intercept.test_evil_patterns import TEXTS, evil_patterns
-from tests.support.engine_rig import configuration, listens, running_engine, until
-from tests.support.ports import free_port
+from tests.support.engine_rig import configuration, running_engine
+from tests.support.ports import free_port, listens
+from tests.support.until import until
 from tests.support.upstreams import http_upstream
 
 LIFE_S = 0.2

@@ -130,10 +130,15 @@ class BookmarkChrome(Chromium):
         super().__init__(f"--load-extension={loaded}", *args)
         self.name = name
         self._person: Debugger | None = None
+        self._target = ""
 
     def __exit__(self, *args: object) -> None:
         self.leave_alone()
         super().__exit__(*args)
+
+    def inventory(self) -> dict[str, frozenset[str]]:
+        """Return the open tabs but for the person's, which is opened when it is first needed."""
+        return {"tabs": super().inventory()["tabs"] - {self._target}}
 
     @contextmanager
     def page(self, url: str = POPUP) -> Iterator[Debugger]:

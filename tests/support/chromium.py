@@ -26,7 +26,7 @@ from pilothouse.browser import find_browser, needs_no_sandbox
 from pilothouse.e2e.browser_flags import UNSEEN_FEATURES
 
 # unit/support/test_forkserver.py takes it from here.
-from tests.support.until import wait_until as wait_until
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,6 @@ from tests.support.http_agent import HttpAgent
 from tests.support.npm import SETS, WEB
 
 # bench/rows/dashboard.py takes it from here.
-from tests.support.pages import chromium as chromium
 from tests.support.servers import PRODUCT, http_server
 
 if TYPE_CHECKING:

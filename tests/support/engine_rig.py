@@ -16,8 +16,7 @@ from pilothouse.children import start_child
 from pilothouse.intercept.engine_link import Engine, open_engine
 
 # bench/rows/intercept_engine.py takes these two from here.
-from tests.support.ports import listens as listens
-from tests.support.until import until as until
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import uuid
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from tests.support.forkserver import REAL_PROCESSES
-from tests.support.living import living
+from tests.support.living import living, none_left
 from tests.support.services_rig import sharing
 
 if TYPE_CHECKING:
@@ -31,11 +29,7 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for variable, value in REAL_PROCESSES.items():
         monkeypatch.setenv(variable, value)
     yield mine
-    left = living(mine)
-    for process in left:
-        with suppress(psutil.Error):
-            process.kill()
-    assert left == []
+    none_left(living(mine))
 
 
 @pytest.fixture
