@@ -107,19 +107,19 @@ class _Packets:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            app = self._app or await self._open(_page_token(Request(scope)))
+            if not _page_token(Request(scope)):
+                raise TokenRefused(
+                    "the access token is missing",
+                    hint=f"`pilothouse token` prints it; send it in the header {TOKEN_HEADER}",
+                )
+            app = self._app or await self._open()
         except Fault as fault:
             app = failure(fault, self._shared.redactor)
         await app(scope, receive, send)
 
-    async def _open(self, token: str | None) -> ASGIApp:
+    async def _open(self) -> ASGIApp:
         from pilothouse.intercept.adapter import Proxy
 
-        if not token:
-            raise TokenRefused(
-                "the access token is missing",
-                hint=f"`pilothouse token` prints it; send it in the header {TOKEN_HEADER}",
-            )
         proxy = await self._shared.port(Proxy)
         service = _service(self._shared, proxy, "the dashboard", token=_page_token)
         self._app = read_app(service, self._operation)

@@ -17,7 +17,7 @@ from tests.support.until import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GUARD_S = 30.0
+GUARD_S = 60.0
 
 
 class Onlooker:

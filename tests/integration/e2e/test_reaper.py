@@ -151,9 +151,12 @@ async def test_output_may_go_to_a_file(tmp_path: Path, family: Family) -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)])
-async def test_the_exit_code_is_told(family: Family, script: str, code: int) -> None:
-    child = await family.start(f"sleep 0.01; {script}")
+async def test_the_exit_code_is_told(
+    family: Family, tmp_path: Path, script: str, code: int
+) -> None:
+    child = await family.start(f"until [ -e '{tmp_path}/go' ]; do sleep 0.01; done; {script}")
     assert child.exit_code is None
+    (tmp_path / "go").touch()
     assert await child.wait() == code
     assert child.exit_code == code
     await child.wait_gone()

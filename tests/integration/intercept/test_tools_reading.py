@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.intercept.export_tools import MOST_BODY_BYTES
+from tests.support.intercepting import Tap
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from tests.support.intercepting import App, Tap
+    from tests.support.intercepting import App
 
 SECRET = "hunter22hunter22"
 
@@ -173,13 +174,14 @@ def test_two_exchanges_are_compared(tap: Tap, recorded: list[int]) -> None:
     assert {"path": "$.path", "a": '"/one"', "b": '"/three"'} in changes
 
 
-def test_what_has_no_room_in_a_har_is_named(shop: App, tap: Tap) -> None:
-    """After all others, as it makes the history larger."""
+def test_what_has_no_room_in_a_har_is_named(shop: App) -> None:
     body = b"x" * 1_000_000
-    for number in range(MOST_BODY_BYTES // len(body) + 1):
-        tap.get(f"{shop.url}/large?{number}", method="POST", content=body)
-    wait_until(lambda: len(tap.packets("url =~ ^/large && status == 200")) == 10)
-    packets = [packet["id"] for packet in tap.packets("url =~ ^/large")][::2]
-    har = tap.call("export_har", packet_ids=packets)
+    with Tap() as tap:  # of its own: the history gets larger
+        tap.listen()
+        for number in range(MOST_BODY_BYTES // len(body) + 1):
+            tap.get(f"{shop.url}/large?{number}", method="POST", content=body)
+        wait_until(lambda: len(tap.packets("url =~ ^/large && status == 200")) == 10)
+        packets = [packet["id"] for packet in tap.packets("url =~ ^/large")][::2]
+        har = tap.call("export_har", packet_ids=packets)
     assert har["left_out"] == packets[: len(packets) - har["entries"]]
     assert har["left_out"]
