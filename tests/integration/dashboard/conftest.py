@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 SHOP_COMMAND = [sys.executable, str(SHOP / "server.py")]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def home() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="ph-")
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def hub(home: str) -> Iterator[Server]:
     env = {
         "PILOTHOUSE_HOME": home,
@@ -65,7 +65,7 @@ class Relayed(Agent):
         self.process.wait(30)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def driver(hub: Server, home: str) -> Iterator[Relayed]:
     """An agent with the shop open in its browser."""
     with Relayed(home) as agent:

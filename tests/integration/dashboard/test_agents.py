@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,8 @@ from tests.integration.dashboard.conftest import SHOP_COMMAND, Relayed
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.http_agent import HttpAgent
     from tests.support.servers import Server
     from tests.support.watching import Onlooker
@@ -78,11 +80,15 @@ def test_rows_come_live_in_all_lanes(driver: Relayed, onlooker: Onlooker) -> Non
         known = {row["id"] for row in watch.rows}
         script = "console.error('it broke'); fetch('/api/broken?x=1').then(a => a.text())"
         driver.call("evaluate", script=script)
-        said = watch.until(lambda row: "it broke" in row["text"])
-        answered = watch.until(lambda row: row.get("status") == 500)
-        ended = watch.until(lambda row: row.get("phase") == "end" and row["req"] == answered["req"])
-        step = watch.until(lambda row: row["lane"] == "steps" and row["id"] not in known)
-        line = watch.until(lambda row: row["lane"] == "server" and "OutOfStock" in row["text"])
+
+        def new(fits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+            return watch.until(lambda row: row["id"] not in known and fits(row))
+
+        said = new(lambda row: "it broke" in row["text"])
+        answered = new(lambda row: row.get("status") == 500)
+        ended = new(lambda row: row.get("phase") == "end" and row["req"] == answered["req"])
+        step = new(lambda row: row["lane"] == "steps")
+        line = new(lambda row: row["lane"] == "server" and "OutOfStock" in row["text"])
     assert (said["lane"], said["level"]) == ("console", "error")
     assert said["key"].startswith("console:")
     assert (answered["lane"], answered["phase"], answered["level"]) == (

@@ -11,6 +11,7 @@ import pytest
 from pilothouse.core.secret_check import MAX_FAILURES
 from tests.integration.dashboard.conftest import Relayed
 from tests.support.intercepting import app, token_of
+from tests.support.servers import PRODUCT, http_server
 from tests.support.until import wait_until
 from tests.support.watching import Onlooker
 
@@ -88,13 +89,13 @@ def test_packets_cannot_be_sent_or_changed_from_the_page(hub: Server, token: str
             assert refused.status_code == 405
 
 
-def test_wrong_tokens_are_refused_and_cannot_be_tried_out(
-    hub: Server, recorded: str, token: str
-) -> None:
-    page = Onlooker(hub.url, **{"X-Intercept-Token": "A" * 20})
-    for _ in range(MAX_FAILURES):
-        assert page.error(401, "packets")["code"] == -32005
-    refused = page.get("packets")
-    assert refused.status_code == 429
-    assert int(refused.headers["retry-after"]) > 0
-    page.close()
+def test_wrong_tokens_are_refused_and_cannot_be_tried_out() -> None:
+    env = {"PILOTHOUSE_REST_PORT": "0", "PILOTHOUSE_CONFIG_PORT": "0"}
+    with http_server(module=PRODUCT, env=env) as hub:  # of its own: it lets nobody in after that
+        page = Onlooker(hub.url, **{"X-Intercept-Token": "A" * 20})
+        for _ in range(MAX_FAILURES):
+            assert page.error(401, "packets")["code"] == -32005
+        refused = page.get("packets")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        page.close()

@@ -225,7 +225,7 @@ async def test_recorded_request_is_sent_again_by_the_engine(rig: Rig, port: int)
     assert len(server.heads) == 3
     assert [bytes(row["body"]) for row in rows if not row["is_response"]] == [b"once", b"once"]
     status = await rig.ask("job", job_id=done["job_id"])
-    assert [job["job_id"] for job in await rig.ask("jobs")] == [status["job_id"]]
+    assert [job["job_id"] for job in await rig.ask("jobs")].count(status["job_id"]) == 1
 
 
 async def test_event_of_a_stream_cannot_be_sent_again_and_is_told_why(rig: Rig, port: int) -> None:
