@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.observing import Watcher
+from tests.support.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def watcher(chromium: Chromium) -> Iterator[Watcher]:
     with Watcher(chromium.port) as running:
+        yield running
+
+
+@pytest.fixture
+def new_site() -> Iterator[Site]:
+    """A site whose origin has no service worker of a test before, running on or registered."""
+    with Site() as running:
         yield running
 
 

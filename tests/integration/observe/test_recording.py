@@ -77,10 +77,10 @@ def test_requests_redirects_failures_and_posts_are_told_whole(
 
 
 def test_frames_workers_and_service_workers_each_report_once(
-    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+    chromium: Chromium, new_site: Site, watcher: Watcher, tab: str
 ) -> None:
     for page in ("/frames", "/workers", "/sw"):
-        visit(chromium, tab, site.url(page))
+        visit(chromium, tab, new_site.url(page))
         chromium.wait_for_title(tab)
     events = watcher.events(tab)
     lines = Counter(texts([e for e in events if e["kind"] == "console"]))
@@ -173,11 +173,11 @@ def test_a_document_and_a_binary_body_survive_navigation(
 
 
 def test_a_service_worker_that_ran_before_the_page_came_reports_too(
-    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+    chromium: Chromium, new_site: Site, watcher: Watcher, tab: str
 ) -> None:
-    other = chromium.open(site.url("/sw"))
+    other = chromium.open(new_site.url("/sw"))
     chromium.wait_for_title(other)
-    visit(chromium, tab, site.url("/empty"))
+    visit(chromium, tab, new_site.url("/empty"))
 
     def heard(found: list[dict[str, Any]]) -> bool:
         # Asked again each time: the worker may be between two lives when the page comes.
@@ -270,9 +270,9 @@ def test_a_tab_of_another_origin_is_not_told_of_foreign_workers(
 
 
 def test_what_a_service_worker_answers_has_a_body_also_after_navigating_away(
-    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+    chromium: Chromium, new_site: Site, watcher: Watcher, tab: str
 ) -> None:
-    visit(chromium, tab, site.url("/sw"))
+    visit(chromium, tab, new_site.url("/sw"))
     chromium.wait_for_title(tab)
     made = chromium.evaluate(tab, "fetch('/sw-made').then(answer => answer.text())")
     answers = watcher.wait_for(
