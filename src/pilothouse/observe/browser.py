@@ -64,6 +64,8 @@ class Browser:
         self._attaching: set[str] = set()
         """Targets that are asked for by themselves: the browser tells of it before it answers."""
         self._background: set[asyncio.Future[None]] = set()
+        self._held: dict[str, str] = {}
+        """Targets that are being attached to, each with the session in which it waits, if any."""
         self.take_page: Callable[[str], Observation] | None = None
         """In a browser of our own: every page that comes is observed, before it runs."""
         self.callers = 0
@@ -153,8 +155,12 @@ class Browser:
         is_first = not self._page_session
         params = {"targetId": target_id, "flatten": True}
         self._attaching.add(target_id)
+        self._held.setdefault(target_id, "")
         try:
             answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+        except BaseException:
+            self._release(target_id)
+            raise
         finally:
             self._attaching.discard(target_id)
         session = str(answer["sessionId"])
@@ -175,11 +181,19 @@ class Browser:
                 await self._attach_workers(observation, origin_of(info.get("url", "")))
             observation.mapper = Mapper(target_id, partial(self._ask, session))
             last = self._enable(session, info["type"], observation)
+            self._release(target_id)
             async with asyncio.timeout(ENABLE_S):
                 await last
         except BaseException:
             self.detach(observation)  # also cancelled: nothing may stay attached to nobody
             raise
+        finally:
+            self._release(target_id)
+
+    def _release(self, target_id: str) -> None:
+        """Let a page run that waited until all that is asked of it was on its way to it."""
+        if session := self._held.pop(target_id, ""):
+            self._let_go(session)
 
     async def _ask(self, session: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         return await self.cdp.call(method, params, session, ENABLE_S)
@@ -406,6 +420,9 @@ class Browser:
 
     def _new_page(self, session: str, target_id: str, url: str) -> None:
         """A popup, say, that waits for us: what it does first is recorded too."""
+        if target_id in self._held:
+            self._held[target_id] = session  # it is being attached to, and must not start before
+            return
         if self.take_page is None or target_id in self._page_session:
             self._let_go(session)
             return
