@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pilothouse.core.model import Args
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.dialog_tools import handle_dialog
+from pilothouse.e2e.landing import Landing, land
 from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import (
@@ -27,6 +29,8 @@ from pilothouse.e2e.steps import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
@@ -157,15 +161,30 @@ class Click(Targeting):
 async def click(args: Click, helm: Helm) -> Acted:
     """Click an element; says what the click caused. A covered or disabled target is an error."""
 
-    async def do(tab: Tab) -> None:
-        await tab.locator(args.selector).click(
-            button=args.button,
-            click_count=2 if args.double else 1,
-            modifiers=args.modifiers,
-            timeout=args.timeout,
+    async def do(tab: Tab) -> Landing:
+        return await land(
+            tab,
+            args.selector,
+            args.button,
+            lambda: tab.locator(args.selector).click(
+                button=args.button,
+                click_count=2 if args.double else 1,
+                modifiers=args.modifiers,
+                timeout=args.timeout,
+            ),
         )
 
-    return Acted(**acted(await step(helm, args, "click", do, target=args.selector)))
+    return await _pointed(helm, args, "click", do, args.selector)
+
+
+async def _pointed(
+    helm: Helm, args: Acting, tool: str, do: Callable[[Tab], Awaitable[Landing]], target: str
+) -> Acted:
+    """Take a step of the pointer; what it changed it has asked for itself."""
+    done = await step(helm, args, tool, do, target=target, look=args.settle > 0)
+    landing = done.value or Landing()
+    landed = helm.find(args.session_id).mask(landing.took)
+    return Acted(**acted(done, landed=landed, retried=landing.retried))
 
 
 class Type(Targeting):
@@ -328,10 +347,11 @@ async def select_option(args: SelectOption, helm: Helm) -> Acted:
 async def hover(args: Targeting, helm: Helm) -> Acted:
     """Move the mouse over an element."""
 
-    async def do(tab: Tab) -> None:
-        await tab.locator(args.selector).hover(timeout=args.timeout)
+    async def do(tab: Tab) -> Landing:
+        hovering = partial(tab.locator(args.selector).hover, timeout=args.timeout)
+        return await land(tab, args.selector, "hover", hovering)
 
-    return Acted(**acted(await step(helm, args, "hover", do, target=args.selector)))
+    return await _pointed(helm, args, "hover", do, args.selector)
 
 
 class PressKey(Acting):
@@ -374,11 +394,13 @@ class Drag(Acting):
 async def drag(args: Drag, helm: Helm) -> Acted:
     """Drag one element onto another."""
 
-    async def do(tab: Tab) -> None:
-        target = tab.locator(args.to)
-        await tab.locator(args.from_).drag_to(target, timeout=args.timeout)
+    async def do(tab: Tab) -> Landing:
+        dragging = partial(
+            tab.locator(args.from_).drag_to, tab.locator(args.to), timeout=args.timeout
+        )
+        return await land(tab, args.to, "drag", dragging)
 
-    return Acted(**acted(await step(helm, args, "drag", do, target=args.from_)))
+    return await _pointed(helm, args, "drag", do, args.from_)
 
 
 class UploadFile(Targeting):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.e2e.model import BrowserLaunchFailed
-from pilothouse.e2e.scripts import WATCH_CHANGES
+from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -89,7 +89,7 @@ class DrivenBrowser:
             context = self.browser.contexts[0]
         else:
             context = await self.browser.new_context(**_context_options(options))
-        await context.add_init_script(WATCH_CHANGES)
+        await context.add_init_script(WATCH_POINTER + WATCH_CHANGES)
         return context
 
     async def _find_port(self) -> None:

@@ -89,6 +89,8 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
             found.append(f"nothing matches the selector; the page has {'; '.join(near)}")
         else:
             found.append("nothing in the page resembles the selector: it may be another page")
+    if trouble.kind == "missed" and trouble.cover:
+        found.append(f"{trouble.cover} is where the element was when it was pressed")
     if trouble.kind == "ambiguous":
         found.append("the selector fits several elements; take one of the candidates")
     errors = [

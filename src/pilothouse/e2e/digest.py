@@ -128,6 +128,20 @@ class Changes:
     texts: list[str] = field(default_factory=list)
     password: bool | None = None
     """Whether a password field was typed into; None where a frame may have one."""
+    aim: dict[str, Any] | None = None
+    """Which elements took the pointer's events, if the page was asked to notice (landing.py)."""
+
+    def joined(self, later: Changes | None) -> Changes:
+        """Return these and what changed after them, as one."""
+        if later is None:
+            return self
+        return Changes(
+            self.added + later.added,
+            self.removed + later.removed,
+            self.changed + later.changed,
+            [*self.texts, *later.texts],
+            self.password or later.password,
+        )
 
     def line(self) -> str:
         counts = ", ".join(

@@ -15,6 +15,7 @@ from pilothouse.e2e.dossier import compose, cut_line, next_calls, whole
 from pilothouse.e2e.evidence import gather
 from pilothouse.e2e.model import (
     ActionFailed,
+    ClickMissed,
     ElementNotFound,
     NavigationFailed,
     ScriptError,
@@ -27,7 +28,7 @@ from pilothouse.e2e.model import (
     browser_crashed,
 )
 from pilothouse.e2e.protocol import DOWNLOAD, Trouble, read_error, ref_of, script_message
-from pilothouse.e2e.tab import RefGone
+from pilothouse.e2e.tab import Missed, RefGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,6 +164,15 @@ class Explainer:
                     selector=target,
                     **common,
                 )
+            case "missed":
+                return ClickMissed(
+                    f'{step.tool} of "{target}" missed, twice: {trouble.message}',
+                    hint="wait until the page stands still (waitFor), or act on what is there"
+                    " (snapshot shows it)",
+                    selector=target,
+                    tookIt=trouble.cover or None,
+                    **common,
+                )
             case "timeout":
                 why = trouble.obstacle
                 cover = covering(evidence)
@@ -239,6 +249,8 @@ def _data(path: str) -> str:
 def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
     if tab.crashed:
         return Trouble("crashed", "the tab crashed")
+    if isinstance(error, Missed):
+        return Trouble("missed", f"{error or 'nothing'} took it", cover=str(error))
     if isinstance(error, RefGone):
         return Trouble("not_found", "no element has this ref")
     if isinstance(error, TimeoutError) and not error_name(error):

@@ -227,6 +227,13 @@ class SelectorAmbiguous(StepFault):
     status = 422
 
 
+class ClickMissed(StepFault):
+    """The pointer's event went to another element, twice."""
+
+    code = "click_missed"
+    status = 409
+
+
 class StaleRef(StepFault):
     """The ref is of an older snapshot; its element is gone."""
 
@@ -291,6 +298,7 @@ STEP_FAULTS: tuple[type[Fault], ...] = (
     StepTimeout,
     ElementNotFound,
     SelectorAmbiguous,
+    ClickMissed,
     StaleRef,
     NavigationFailed,
     ScriptError,

@@ -11,6 +11,7 @@ type TroubleKind = Literal[
     "timeout",
     "not_found",
     "ambiguous",
+    "missed",
     "syntax",
     "navigation",
     "script",

@@ -36,7 +36,8 @@ WATCH_CHANGES = """
       if (texts.length === 3) break;
     }
     const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts,
-      password: seen.password, frames: window.length};
+      password: seen.password, frames: window.length,
+      aim: window.__pilothouseAim?.told() ?? null};
     reset();
     return told;
   }});
@@ -49,6 +50,74 @@ WATCH_CHANGES = """
 """
 """Counts what changes in a document, keeps the first few texts that were added, and notices when a
 password is typed (in the top document alone: `frames` says whether there are others)."""
+
+WATCH_POINTER = """
+(() => {
+  if (window.__pilothouseAim) return;
+  let targets = [], kinds = [], events = null, changed = false;
+  const observer = new MutationObserver(() => { changed = true; });
+  const options = {subtree: true, childList: true, attributes: true, characterData: true};
+  const note = event => {
+    if (!events || !event.isTrusted) return;
+    if (event.type === 'mousedown' && !events.length) {
+      observer.takeRecords();
+      changed = false;
+    }
+    // The whole way, because what is under the pointer may be taken out of the page by its event.
+    if (events.length < 50) events.push([event.type, event.composedPath()]);
+  };
+  for (const type of ['mousedown', 'mouseup', 'click', 'auxclick', 'contextmenu', 'mouseover',
+    'drop']) addEventListener(type, note, {capture: true, passive: true});
+  // An event from a closed shadow root shows no more of itself than the root's host.
+  const isHidden = (node, target) => {
+    let root = target.getRootNode();
+    for (; root instanceof ShadowRoot; root = root.host.getRootNode())
+      if (root.mode === 'closed' && root.host === node) return true;
+    return false;
+  };
+  const reaches = (way, target) => way.includes(target) || isHidden(way[0], target) ||
+    [...(target.labels ?? [])].some(label => way.includes(label));
+  const describe = node => {
+    if (!(node instanceof Element)) return node ? 'the document' : '';
+    const id = node.id ? `#${node.id}` : '';
+    const classes = [...node.classList].slice(0, 3).map(name => `.${name}`).join('');
+    const text = (node.textContent ?? '').trim().replace(/\\s+/g, ' ').slice(0, 40);
+    return node.tagName.toLowerCase() + id + classes + (text ? ` "${text}"` : '');
+  };
+  const judge = more => {
+    const known = [...targets, ...more];
+    if (!events || !known.length) return null;
+    changed ||= observer.takeRecords().length > 0;
+    const hits = way => known.some(target => reaches(way, target));
+    const of = (...types) => events.filter(([type]) => types.includes(type)).map(([, way]) => way);
+    const [down] = of('mousedown');
+    const last = of(...kinds);
+    const final = last.length ? (last.some(hits) ? 'hit' : 'missed') : '';
+    return {
+      down: down ? (hits(down) ? 'hit' : 'missed') : '',
+      final,
+      took: describe((down && !hits(down) ? down : final === 'missed' ? last.at(-1) : [])[0]),
+      changed,
+      there: known.some(target => target.isConnected),
+    };
+  };
+  Object.defineProperty(window, '__pilothouseAim', {value: {
+    arm: (elements, wanted) => {
+      [targets, kinds, events, changed] = [elements, wanted, [], false];
+      observer.observe(document, options);
+      return true;
+    },
+    told: () => judge([]),
+    check: elements => {
+      const told = judge(elements);
+      observer.disconnect();
+      [targets, events] = [[], null];
+      return told;
+    },
+  }});
+})();
+"""
+"""Runs in every frame, before the page's own scripts."""
 
 READ_CHANGES = "window.__pilothouse ? window.__pilothouse() : null"
 

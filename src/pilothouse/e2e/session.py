@@ -22,7 +22,7 @@ from pilothouse.e2e.model import (
 )
 from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.step_record import LOOKING, Done, Step, dialog_facts, dialog_open
-from pilothouse.e2e.tab import Interrupted, RefGone, Tab
+from pilothouse.e2e.tab import Interrupted, Missed, RefGone, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -360,7 +360,10 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             if settle:
                 await asyncio.sleep(settle / 1000)
-            changes = await tab.changes() if look else tab.take_changes()
+            changes = tab.take_changes()
+            if look:
+                later = await tab.changes()
+                changes = changes.joined(later) if changes else later
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
 
@@ -425,7 +428,7 @@ class E2eSession:
         tab.told_seq = tab.next_seq  # the dossier tells it
         if isinstance(error, asyncio.CancelledError):
             return error
-        ours = isinstance(error, Interrupted | RefGone | TimeoutError)
+        ours = isinstance(error, Interrupted | Missed | RefGone | TimeoutError)
         if not (ours or error_name(error)):
             return error
         return self.lost() or await self.explain(self, tab, step, error)

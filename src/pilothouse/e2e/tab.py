@@ -35,6 +35,10 @@ class Interrupted(Exception):  # not an error: something else came first
     """A dialog opened, or the tab went away, before the step was done."""
 
 
+class Missed(Exception):  # not an error of ours: something else was under the pointer
+    """Another element took the event of a step; it is named by the message."""
+
+
 class RefGone(Exception):  # not an error of ours: the page has changed
     """Nothing has this ref any more, and nothing ever will."""
 
@@ -181,7 +185,7 @@ def changes_of(said: Any) -> Changes | None:
         texts = [str(text) for text in said.get("texts", ())]
         added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
         password = None if said.get("frames") else bool(said.get("password"))
-        return Changes(added, removed, changed, texts, password)
+        return Changes(added, removed, changed, texts, password, said.get("aim"))
     return None
 
 
