@@ -33,31 +33,23 @@ def app(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Path]]:
         yield driver, folder / source
 
 
-def test_an_edit_is_in_the_page_when_the_wait_is_over(app: tuple[Driver, Path]) -> None:
+def test_an_edit_is_in_the_page_when_the_wait_is_over_and_its_error_is_the_first_cause(
+    app: tuple[Driver, Path],
+) -> None:
+    """One after the other: a dev server that recovers from an error tells of several updates."""
     driver, source = app
     assert driver.text("h1").startswith("Hello from ")
     source.write_text(source.read_text().replace("Hello from ", "Goodbye from "))
     met = driver.call("waitFor", hmr=True, timeout=60_000)["met"]
     assert met["hmr"]["kind"] in ("console", "websocket")
     assert driver.text("h1").startswith("Goodbye from ")
-
-
-def test_a_syntax_error_shown_by_the_dev_server_is_the_first_cause(
-    app: tuple[Driver, Path],
-) -> None:
-    driver, source = app
-    sound = source.read_text()
     source.write_text("export const title = (;\n")
-    try:
-        driver.call("waitFor", hmr=True, timeout=60_000)
-        shown = wait_until(lambda: _overlay_shows(driver))
-        assert shown
-        error = wait_until(lambda: _seen_failure(driver))
-        assert error["type"] == "element_not_found"
-        assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
-        assert source.name in error["overlay"]
-    finally:
-        source.write_text(sound)
+    driver.call("waitFor", hmr=True, timeout=60_000)
+    assert wait_until(lambda: _overlay_shows(driver))
+    error = wait_until(lambda: _seen_failure(driver))
+    assert error["type"] == "element_not_found"
+    assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
+    assert source.name in error["overlay"]
 
 
 def _seen_failure(driver: Driver) -> dict[str, Any] | None:
