@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _worker_place = pytest.StashKey[Place]()
+_temp_folder = pytest.StashKey[Path | None]()
 _number = itertools.count()
 _unused: list[Place] = []
 """Places in which nobody left or started anything, for the next one who needs a place."""
@@ -35,8 +37,15 @@ STARTS_NOTHING = ("tests/unit/", "tests/contract/")
 """Folders whose tests start no process unless they are marked for it: `make quick` runs them."""
 
 
+# First: pytest itself reads then where the folders for tmp_path are to be.
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Leave the user's environment for good, before any test module is imported."""
+    if config.getoption("basetemp") is None:
+        # By itself it counts its runs in the path, which one day is too long for a socket.
+        folder = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
+        config.option.basetemp = str(folder / "b")
+        config.stash[_temp_folder] = folder
     if config.getoption("dist", "no") != "no":
         return  # this process only hands tests out to others
     environ = neutral_environment(os.environ)
@@ -55,7 +64,15 @@ def pytest_configure(config: pytest.Config) -> None:
     leftovers.note_makers()
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the folders for tmp_path of a run that failed: somebody will look into them."""
+    if exitstatus != 0:
+        session.config.stash[_temp_folder] = None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(_temp_folder, None):
+        shutil.rmtree(folder, ignore_errors=True)
     place = config.stash.get(_worker_place, None)
     if place is not None:
         leftovers.end_processes_of(place)
