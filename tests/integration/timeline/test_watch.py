@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ KINDS = {
 class Watching(Driver):
     def __init__(self, *args: str, joins_hub: bool = False) -> None:
         super().__init__("--tools", "e2e,observe,timeline", *args, joins_hub=joins_hub)
+        self._marks: set[str] = set()
 
     def footer(self, tool: str = "status", **arguments: Any) -> list[dict[str, Any]]:
         """What stands below an answer that is about something else."""
@@ -42,6 +44,10 @@ class Watching(Driver):
         if news:
             assert f"Watch {news[0]['id']} fired" in texts[1]
             assert "fired" not in texts[0]
+            # A page that has seen a mark cannot use it to write outside of the next fence.
+            (mark,) = set(re.findall(r"<data ([\w-]{22})>", texts[1]))
+            assert mark not in self._marks
+            self._marks.add(mark)
         return news
 
 
