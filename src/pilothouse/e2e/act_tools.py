@@ -15,6 +15,7 @@ from pilothouse.e2e.dialog_tools import handle_dialog
 from pilothouse.e2e.landing import Landing, land
 from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
 from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -308,7 +309,10 @@ async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSessio
     async def learn(entry: FormField) -> None:
         try:
             found = tab.locator(entry.selector)
-            kinds = await found.evaluate_all("all => all.map(e => e.type)")
+            if ref_of(entry.selector):  # which is not found like those of a selector
+                kinds = [await _kind(found, 1_000)]
+            else:
+                kinds = await found.evaluate_all("all => all.map(e => e.type)")
         except Exception as error:
             if not error_name(error):
                 raise
