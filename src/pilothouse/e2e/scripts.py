@@ -88,6 +88,7 @@ WATCH_POINTER = """
     const known = [...targets, ...more];
     if (!events || !known.length) return null;
     changed ||= observer.takeRecords().length > 0;
+    observer.disconnect();
     const hits = way => known.some(target => reaches(way, target));
     const of = (...types) => events.filter(([type]) => types.includes(type)).map(([, way]) => way);
     const [down] = of('mousedown');
@@ -107,10 +108,14 @@ WATCH_POINTER = """
       observer.observe(document, options);
       return true;
     },
-    told: () => judge([]),
+    // A hit is done with; of a miss the selector is asked once more.
+    told: () => {
+      const told = judge([]);
+      if (told?.final === 'hit' && told.down !== 'missed') [targets, events] = [[], null];
+      return told;
+    },
     check: elements => {
       const told = judge(elements);
-      observer.disconnect();
       [targets, events] = [[], null];
       return told;
     },

@@ -472,3 +472,15 @@ def test_a_failure_names_its_session_and_no_part_of_a_password(faults: Driver) -
     assert error["context"]["sessionId"] == faults.session_id
     assert "correct" not in json.dumps(error)
     assert '"selector": "#who"' in error["context"]["args"]["fields"]
+
+
+def test_a_password_that_a_ref_names_is_learnt_before_anything_can_fail(shop: Driver) -> None:
+    shop.visit("/")
+    field = shop.call("find", text="textbox Password")["matches"][0]
+    ref = field.split("[ref=")[1].split("]")[0]
+    secret = "horse-battery-staple-by-ref"
+    fields = [{"selector": "#nothing", "value": "x"}, {"selector": ref, "value": secret}]
+    failed = shop.ask("fillForm", fields=fields, timeout=200)
+    assert failed["isError"]
+    assert secret[:8] not in whole_text(failed)
+    assert secret not in whole_text(shop.ask("evaluate", script=f"'it was ' + '{secret}'"))

@@ -54,9 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     root.chmod(0o711)
     place = make_place(root / "w")
     os.environ.clear()
-    # pytest makes the folder for tmp_path when the first test asks for it, amid that test.
-    kept = {"PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir()}
-    os.environ.update({**environ, **kept, **place.variables()})
+    os.environ.update({**environ, **place.variables()})
     tempfile.tempdir = str(place.temp)
     config.stash[_worker_place] = place
     forkserver.home_environ.update(os.environ)
