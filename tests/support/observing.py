@@ -49,7 +49,11 @@ class Watcher(Agent):
             events[:] = self.events(target, **filters)
             return bool(found(events))
 
-        wait_until(fits, lambda: [(e["kind"], e.get("url"), e.get("text")) for e in events])
+        def seen() -> object:
+            told = ("kind", "type", "url", "text", "reason")
+            return [{name: e[name] for name in told if name in e} for e in events]
+
+        wait_until(fits, seen)
         return events
 
     def wait_for_state(self, target: str, state: str) -> dict[str, Any]:

@@ -305,11 +305,15 @@ class Canary:
             def log_message(self, *_: object) -> None:
                 pass
 
-        class Six(ThreadingHTTPServer):
+        class Four(ThreadingHTTPServer):
+            # A page asks for dozens of things at once; past five that wait, some were never served.
+            request_queue_size = 128
+
+        class Six(Four):
             address_family = socket.AF_INET6
 
         # Every address of IPv4's loopback, because "127.0.0.2" is a spelling too.
-        four = ThreadingHTTPServer(("0.0.0.0", 0), Count)
+        four = Four(("0.0.0.0", 0), Count)
         self.port = int(four.server_address[1])
         self._servers = [four, Six(("::1", self.port), Count)]
         for server in self._servers:

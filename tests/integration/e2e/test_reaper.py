@@ -465,6 +465,8 @@ async def test_many_children_leave_no_descriptor_task_or_zombie(family: Family) 
 
 async def test_twenty_stops_at_once_take_one_grace(family: Family) -> None:
     started = await asyncio.gather(*(family.start(DAEMON) for _ in range(20)))
+    # By its end each has set its trap: before that, it would go without force.
+    await asyncio.gather(*(child.wait() for child in started))
     begun = time.monotonic()
     assert not any(await asyncio.gather(*(child.stop(0.5) for child in started)))
     assert time.monotonic() - begun < GUARD_S
