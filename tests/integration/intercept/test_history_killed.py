@@ -91,7 +91,7 @@ def is_kept(path: Path, line: str, evicted_to: int) -> bool:
     ]
 
 
-@pytest.mark.leaves_files  # killed between making a temporary file and unlinking it, SQLite leaves it
+@pytest.mark.leaves_files  # SQLite, killed before it unlinks a temporary file, leaves it
 @pytest.mark.timeout(60 + 30 * ROUNDS)
 async def test_no_packet_is_lost_that_was_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
