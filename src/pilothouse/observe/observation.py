@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -35,6 +36,8 @@ EVERY_EVENT = Query()
 
 _REPEATED = frozenset({"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"})
 """What a browser tells from the beginning of the page whenever it is attached to."""
+REPEATED_MOST = 2_000
+"""Lines that a browser repeats at most: a thousand each of the console's and of the log's."""
 
 
 class Keep(Protocol):
@@ -93,6 +96,11 @@ class Observation:
         start = max(start, self.first_seq)
         self.ring: Ring[Seen] = Ring(self.buffer_size, ttl=self.ttl_sec * 1000, start=start)
         self._last_line = self.keep.said_until(self.target_id) if self.keep else 0.0
+        self._lines: deque[float] = deque(maxlen=REPEATED_MOST)
+        """Times of the newest lines by the browser's clock, which may be set back meanwhile."""
+        self._forgotten_until = self._last_line
+        """Time of the newest line that is kept, but no more among those."""
+        self._repeated: frozenset[float] = frozenset()
         self._repeated_until = 0.0
         self.normalizer = Normalizer(lambda: self.filters.max_body_bytes)
         self.bodies = Bodies()
@@ -125,14 +133,18 @@ class Observation:
 
     def _is_repeated(self, params: dict[str, Any]) -> bool:
         said_at = (params.get("entry") or params).get("timestamp") or 0.0
-        if said_at and said_at <= self._repeated_until:
+        if said_at and (said_at <= self._repeated_until or said_at in self._repeated):
             return True
+        if len(self._lines) == REPEATED_MOST:
+            self._forgotten_until = max(self._forgotten_until, self._lines[0])
+        self._lines.append(said_at)
         self._last_line = max(self._last_line, said_at)
         return False
 
     def go_on(self, buffer_size: int | None = None, ttl_sec: float | None = None) -> None:
         """Observed once more: the browser will repeat the lines that are kept already."""
-        self._repeated_until = self._last_line
+        self._repeated = frozenset(self._lines)
+        self._repeated_until = self._forgotten_until
         self.limit(buffer_size, ttl_sec)
 
     def limit(self, buffer_size: int | None, ttl_sec: float | None) -> None:

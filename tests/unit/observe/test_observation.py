@@ -14,7 +14,7 @@ import pytest
 from pilothouse.core.redact import Redactor
 from pilothouse.observe.answer import fitting
 from pilothouse.observe.model import Body, Filters
-from pilothouse.observe.observation import Observation
+from pilothouse.observe.observation import REPEATED_MOST, Observation
 from pilothouse.observe.protocol import MAX_REQUESTS
 from pilothouse.observe.query import Query
 from pilothouse.observe.reading import read
@@ -295,6 +295,33 @@ def test_lines_that_a_browser_repeats_are_kept_once() -> None:
     says("two", 4.0)
     told = [seen.unpack()["text"] for _, seen in desk.observation.ring]
     assert told == ["one", "entry", "meanwhile", "two"]
+
+
+def said_at(desk: Desk, text: str, at: float) -> bool:
+    said = [{"type": "string", "value": text}]
+    return bool(desk.take("Runtime.consoleAPICalled", type="log", args=said, timestamp=at))
+
+
+def test_a_line_that_a_clock_set_back_makes_older_is_no_repetition() -> None:
+    desk = Desk()
+    assert said_at(desk, "before", 1_000.5)
+    desk.observation.go_on()
+    assert not said_at(desk, "before", 1_000.5)
+    assert said_at(desk, "while nobody was attached", 990.25)
+    assert said_at(desk, "after", 991.0)
+    desk.observation.go_on()
+    for text, at in (("before", 1_000.5), ("while", 990.25), ("after", 991.0)):
+        assert not said_at(desk, text, at)
+    assert len(desk.kinds()) == 3
+
+
+def test_lines_that_were_too_many_to_remember_are_not_repeated_either() -> None:
+    desk = Desk()
+    for number in range(1, REPEATED_MOST + 11):
+        assert said_at(desk, f"line {number}", float(number))
+    desk.observation.go_on()
+    assert not any(said_at(desk, "again", float(n)) for n in range(1, REPEATED_MOST + 11))
+    assert said_at(desk, "new", REPEATED_MOST + 11.0)
 
 
 def test_limits_change_while_it_runs() -> None:
