@@ -116,7 +116,20 @@ class Demo:
 
 
 @pytest.fixture(scope="module")
-def demo(place: Place) -> Demo:
+def demos() -> list[Demo]:
+    """Those that ran in this module."""
+    return []
+
+
+@pytest.fixture
+def demo(place: Place, demos: list[Demo]) -> Demo:
+    """A demo whose session is open: the last one, unless a test has ended it."""
+    if not demos or not demos[-1].file(NOTE).exists():
+        demos.append(_run(place))
+    return demos[-1]
+
+
+def _run(place: Place) -> Demo:
     load, began = os.getloadavg()[0], time.monotonic()
     ran = place.demo()
     took_s = time.monotonic() - began

@@ -7,11 +7,9 @@ either.
 from __future__ import annotations
 
 import asyncio
-import errno
 import math
 import os
 import re
-import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -133,35 +131,6 @@ def _any_certificate() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def free_port() -> int:
-    """A port that nobody holds on either loopback address."""
-    while True:
-        with socket.socket(socket.AF_INET) as tried:
-            tried.bind(("127.0.0.1", 0))
-            port: int = tried.getsockname()[1]
-        if not is_taken(port):
-            return port
-
-
-def is_taken(port: int) -> bool:
-    """Whether somebody holds this port of either loopback address."""
-    return _refuses(socket.AF_INET, "127.0.0.1", port) or _refuses(socket.AF_INET6, "::1", port)
-
-
-def _refuses(family: socket.AddressFamily, host: str, port: int) -> bool:
-    try:
-        with socket.socket(family) as caller, socket.socket(family) as listener:
-            # macOS lets us bind beside a server on all addresses, so somebody has to knock first.
-            if caller.connect_ex((host, port)) == 0:
-                return True
-            # Connections of an earlier server linger; they keep nobody from listening.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-    except OSError as error:
-        return error.errno == errno.EADDRINUSE  # anything else: this machine has no IPv6
-    return False
 
 
 def listening_ports(pid: int) -> set[int]:

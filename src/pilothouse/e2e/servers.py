@@ -36,6 +36,7 @@ from pilothouse.e2e.model import (
 )
 from pilothouse.e2e.output import Output
 from pilothouse.e2e.run import Ended, Run
+from pilothouse.local_ports import free_port, is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +80,7 @@ async def start_plain(
         ServerStartFailed: it ended, was not ready in time, or could not be started at all.
     """
     wanted = fixed_port(argv) or spec.port or _number(spec.env.get("PORT", ""))
-    if wanted and probe.is_taken(wanted):
+    if wanted and is_taken(wanted):
         holder = await asyncio.to_thread(probe.holder_of, wanted)
         raise ServerStartFailed(
             f"Port {wanted} is taken by {holder}.",
@@ -97,7 +98,7 @@ async def start_plain(
     try:
         for left in reversed(range(1 if wanted else CLASHES)):
             try:
-                await server.open(wanted or probe.free_port())
+                await server.open(wanted or free_port())
                 break
             except _PortClash:
                 if not left:
@@ -173,7 +174,7 @@ class PlainServer:
         except Ended as ended:
             await run.end(0.0)
             # Nothing of ours lives any more: if the port is held, that was the reason.
-            clash = ended.exit_code != 0 and probe.is_taken(port)
+            clash = ended.exit_code != 0 and is_taken(port)
             raise self._ended(ended.exit_code, clash) from None
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -261,7 +262,7 @@ class PlainServer:
     def _too_late(self, run: Run) -> ServerStartFailed:
         seconds = self._spec.timeout_ms / 1000
         command = shlex.join(self._argv)
-        foreign = next(filter(probe.is_taken, run.not_ours), 0)
+        foreign = next(filter(is_taken, run.not_ours), 0)
         reason = f"{command} did not answer on port {run.port} within {seconds:g} s"
         if foreign:
             reason += f"; port {foreign}, which it names, belongs to another process"

@@ -22,6 +22,7 @@ from pilothouse.e2e import probe
 from pilothouse.e2e.detect import detect
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.servers import RunningApp
+from pilothouse.local_ports import free_port, is_taken
 from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, page
 from tests.support.apps import app_folder
 from tests.support.until import until
@@ -82,7 +83,7 @@ async def test_an_app_is_found_started_restarted_on_its_port_and_stopped(
             assert (again.url, again.logs) == (first.url, first.logs)
             assert again.pid != first.pid
             assert greeting in await page(again.url + path)
-        assert not probe.is_taken(first.port)
+        assert not is_taken(first.port)
         assert bench.exits == []
 
 
@@ -150,7 +151,7 @@ async def test_a_server_on_the_ipv6_loopback_alone_works(bench: Bench, node_app:
 async def test_a_server_that_ignores_the_port_is_found(
     bench: Bench, node_app: Path, silent: str
 ) -> None:
-    port = probe.free_port()
+    port = free_port()
     env = {"FIXED_PORT": str(port), "SILENT": silent}
     async with bench.running([NODE, "server.js"], node_app, env) as server:
         assert server.info.port == port
@@ -162,12 +163,12 @@ async def test_a_server_that_ignores_the_port_is_found(
 async def test_a_server_in_the_background_of_its_command_is_still_its_own(
     bench: Bench, node_app: Path
 ) -> None:
-    port = probe.free_port()
+    port = free_port()
     script = f"(setsid {NODE} server.js &); exec sleep 1000"
     env = {"FIXED_PORT": str(port)}
     async with bench.running(["/bin/sh", "-c", script], node_app, env) as server:
         assert server.info.port == port
-    assert not probe.is_taken(port)
+    assert not is_taken(port)
 
 
 async def test_the_port_of_somebody_else_is_not_taken_for_ours(
@@ -217,19 +218,19 @@ async def test_a_server_that_hangs_is_unhealthy(
 
 
 async def test_a_port_that_was_asked_for_is_used(bench: Bench, node_app: Path) -> None:
-    port = probe.free_port()
+    port = free_port()
     async with bench.running([NODE, "server.js"], node_app, port=port) as server:
         assert server.info.port == port
 
 
 async def test_a_port_in_the_environment_argument_is_used(bench: Bench, node_app: Path) -> None:
-    port = probe.free_port()
+    port = free_port()
     async with bench.running([NODE, "server.js"], node_app, {"PORT": str(port)}) as server:
         assert server.info.port == port
 
 
 async def test_a_port_in_the_command_is_used(bench: Bench, tmp_path: Path) -> None:
-    port = probe.free_port()
+    port = free_port()
     command = [sys.executable, "-m", "http.server", str(port)]
     async with bench.running(command, tmp_path) as server:
         assert server.info.port == port

@@ -45,15 +45,22 @@ def driver() -> Iterator[Driver]:
 
 
 @pytest.fixture(scope="module")
-def pair(driver: Driver) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Ann's and Ben's sessions, each on a page of its own with a cookie of its own."""
+def sessions(driver: Driver) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     ann, ben = (driver.start(env={"NAME": name}) for name in ("Ann", "Ben"))
-    for session, name in ((ann, "Ann"), (ben, "Ben")):
-        page = f"/?Set-Cookie=secret%3D{name}&body={CONSOLE.format(name)}"
-        driver.call("navigate", sessionId=session["sessionId"], url=page)
     yield ann, ben
     driver.end(ann)
     driver.end(ben)
+
+
+@pytest.fixture
+def pair(
+    driver: Driver, sessions: tuple[dict[str, Any], dict[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Ann's and Ben's sessions, each on a page of its own with a cookie of its own."""
+    for session, name in zip(sessions, ("Ann", "Ben"), strict=True):
+        page = f"/?Set-Cookie=secret%3D{name}&body={CONSOLE.format(name)}"
+        driver.call("navigate", sessionId=session["sessionId"], url=page)
+    return sessions
 
 
 # One agent

@@ -19,7 +19,6 @@ import psutil
 import pytest
 
 from pilothouse.children import start_child
-from pilothouse.e2e import probe
 from pilothouse.e2e.commands import CommandFailed, ContractCommand
 from pilothouse.e2e.contract import (
     Response,
@@ -28,6 +27,7 @@ from pilothouse.e2e.contract import (
     ServerStartResponse,
     ServerStatusResponse,
 )
+from pilothouse.local_ports import free_port, is_taken
 from pilothouse.wrap import Misuse, parse
 from tests.support.apps import app_folder
 from tests.support.servers import environment
@@ -138,7 +138,7 @@ def test_a_server_lives_from_start_to_shutdown(wrapped: Wrapped) -> None:
 
     stopped = wrapped("--shutdown")
     assert (stopped["status"], stopped["previousPid"]) == ("stopped", restarted["pid"])
-    assert not probe.is_taken(started["port"])
+    assert not is_taken(started["port"])
     assert wrapped("--shutdown")["status"] == "already_stopped"
     assert wrapped("--status")["status"] == "stopped"
 
@@ -278,7 +278,7 @@ def test_pilothouse_s_own_variables_stay_behind(wrapped: Wrapped) -> None:
 
 
 def test_a_port_is_taken_from_a_flag_or_from_the_environment(wrapped: Wrapped) -> None:
-    first, second = probe.free_port(), probe.free_port()
+    first, second = free_port(), free_port()
     assert wrapped("--start", PORT=str(first))["port"] == first
     wrapped("--shutdown")
     assert wrapped.run("--port", str(second), "--", *COMMAND, "--start").answer["port"] == second

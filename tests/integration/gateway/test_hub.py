@@ -88,7 +88,9 @@ async def test_a_modern_client_needs_no_handshake_and_a_path_is_a_key(hub: Serve
     assert session_of(told(agent.modern("status", "/mcp/"))["result"]) == session_of(local[0])
 
 
-def test_twenty_clients_at_once_get_twenty_workers(hub: Server) -> None:
+async def test_twenty_clients_at_once_get_twenty_workers(hub: Server) -> None:
+    before = {worker.pid for worker in workers(hub)}
+
     def talk(_: int) -> str:
         agent = HttpAgent(hub.url).open()
         session = session_of(agent.call("status"))
@@ -97,6 +99,7 @@ def test_twenty_clients_at_once_get_twenty_workers(hub: Server) -> None:
 
     with ThreadPoolExecutor(20) as pool:
         assert len(set(pool.map(talk, range(20)))) == 20
+    await until(lambda: {worker.pid for worker in workers(hub)} <= before)
 
 
 async def test_a_worker_that_died_is_replaced_and_the_client_is_told_once(hub: Server) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pilothouse.e2e import probe
 from pilothouse.e2e.probe import Address, announced, patience
+from pilothouse.local_ports import free_port, is_taken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -126,7 +127,7 @@ async def test_a_server_on_the_other_loopback_address_is_found() -> None:
 
 
 async def test_nobody_there_is_no_answer() -> None:
-    assert await probe.status_of(Address(probe.free_port()), 10) is None
+    assert await probe.status_of(Address(free_port()), 10) is None
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,6 @@ def test_a_port_that_somebody_holds_is_taken(family: socket.AddressFamily, host:
         listening.bind((host, 0))
         listening.listen()
         port = listening.getsockname()[1]
-        assert probe.is_taken(port)
+        assert is_taken(port)
         assert "pid" in probe.holder_of(port)
-    assert not probe.is_taken(port)
+    assert not is_taken(port)

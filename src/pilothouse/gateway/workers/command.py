@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.workers import StartFailed
 from pilothouse.gateway.workers.spawned import Said, SpawnedWorker
 from pilothouse.gateway.workers.stdio_bridge import BridgedWorker
+from pilothouse.local_ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,14 +169,6 @@ class StdioCommand(CommandKind):
     async def _start(self, launch: Launch, within: float) -> Running:
         path = self._sockets / f"s{next(self._numbers)}"
         return await BridgedWorker.open_at(path, self._spawn, launch, self._keep)
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _reach(told: asyncio.Future[Place]) -> Upstream:
