@@ -193,13 +193,20 @@ class BookmarkChrome(Chromium):
             for child in self.children(folder):
                 self.by_hand("removeTree", child["id"])
 
-    def settle(self, port: int, code: str) -> None:
-        """Put a server's address and code where the options page would."""
-        # A worker at its first start names the profile itself, over a name that comes meanwhile.
-        wait_until(
-            lambda: self.person.evaluate("chrome.storage.local.get()").get("profileId"),
+    @property
+    def profile_id(self) -> str:
+        """Id that the extension gave to this profile, waited for.
+
+        A worker at its first start writes it together with a name, over what comes meanwhile.
+        """
+        return wait_until(
+            lambda: str(self.person.evaluate("chrome.storage.local.get()").get("profileId", "")),
             "the first start of the extension's worker",
         )
+
+    def settle(self, port: int, code: str) -> None:
+        """Put a server's address and code where the options page would."""
+        assert self.profile_id
         settings = {"port": port, "token": code.replace("-", ""), "profileName": self.name}
         self.person.evaluate(f"chrome.storage.local.set({json.dumps(settings)})")
 

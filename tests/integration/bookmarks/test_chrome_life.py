@@ -145,8 +145,8 @@ def test_two_profiles_get_each_its_own_calls_and_each_once() -> None:
 def test_the_connection_is_given_to_the_newest_of_two_of_the_same_profile() -> None:
     with Desk() as desk, BookmarkChrome() as first, BookmarkChrome() as second:
         first.connect(desk.open())
-        id = first.person.evaluate("chrome.storage.local.get('profileId')")["profileId"]
-        second.person.evaluate(f"chrome.storage.local.set({{ profileId: '{id}' }})")
+        assert second.profile_id != first.profile_id
+        second.person.evaluate(f"chrome.storage.local.set({{ profileId: '{first.profile_id}' }})")
         second.settle(desk.bookmarks_port, desk.code)
         second.until("connected")
         first.until("replaced")
