@@ -196,13 +196,14 @@ def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 def errors_page() -> str:
     rows: list[list[object]] = [
         [
-            f"`{fault.code.upper()}`",
+            f"`{fault.capitals or fault.code.upper()}`",
             f"`{fault.code}`",
             f"`{fault.number}`",
             fault.status,
             (fault.__doc__ or "") + (" Any tool." if fault in COMMON else ""),
         ]
         for fault in sorted(set(_subclasses(Fault)), key=lambda f: (f.code, f.__module__))
+        if fault.code  # others only bring some together
     ]
     text = (
         "# Errors\n\nA failed call has `isError` and `structuredContent.error` in the form of its"

@@ -49,7 +49,7 @@ def hub() -> Iterator[Server]:
 async def check(known: Known, place: Place, hub: Server) -> None:
     """The server that a client would start or reach answers as it was asked to."""
     here = Known(known.command, known.env, known.url.replace(USUAL, hub.url))
-    assert known.url in ("", f"{USUAL}/mcp")
+    assert known.url in ("", f"{USUAL}/mcp", f"{USUAL}/message")
     tools = await here.tools(place.env)
     assert {"status", "startSession", "cdp_observe"} <= tools
     assert ("exportSession" in tools) is ("full" in known.command)
@@ -61,7 +61,10 @@ def test_the_guide_has_every_client_in_both_ways() -> None:
     for name in CLIENTS:
         section = text.split(f". {name}\n", 1)[1].split("\n## ", 1)[0]
         assert "Over HTTP:" in section, name
-    assert len(FILES) == 9
+    assert len(FILES) == 11
+    last = [json.loads(block.text)["mcpServers"]["pilothouse"] for block in FILES[-2:]]
+    assert "PACKET_PROXY_ACCESS_TOKEN" in last[0]["env"]
+    assert last[1]["url"].endswith("/message")
     assert len(COMMANDS) == 10
 
 
@@ -109,4 +112,5 @@ def test_what_a_server_prints_at_its_start_stands_in_the_guide() -> None:
 def test_the_examples_to_copy_name_the_same_server() -> None:
     servers = json.loads((ROOT / "mcp.json").read_text())["mcpServers"]
     assert servers["pilothouse"]["command"] == "pilothouse"
+    assert servers["pilothouse"]["env"].keys() == {"CDP_HOST", "CDP_PORT", "LOG_LEVEL"}
     assert servers["pilothouse-http"]["url"] == f"{USUAL}/mcp"

@@ -49,14 +49,25 @@ def unattachable(
 ) -> BrowserUnreachable | TargetNotFound:
     """What is said of a target that was there and could not be attached to."""
     if not browser.cdp.is_open:
-        return BrowserUnreachable(str(error), hint=START_HINT, targetId=target.id)
+        return BrowserUnreachable(
+            f"the browser went away while {target.id} was attached to",
+            hint=START_HINT,
+            targetId=target.id,
+            cause=str(error),
+        )
     if isinstance(error, TimeoutError | CdpTimeout):
         return BrowserUnreachable(
             f"target {target.id} did not answer in time",
             hint="the tab may be frozen or discarded: bring it to the front, then try again",
             targetId=target.id,
+            cause=str(error),
         )
-    return TargetNotFound(str(error), hint="call cdp_list_targets again", targetId=target.id)
+    return TargetNotFound(
+        f"target {target.id} cannot be attached to",
+        hint="call cdp_list_targets again",
+        targetId=target.id,
+        cause=str(error),
+    )
 
 
 def bodiless(observation: Observation, request_id: str) -> str:

@@ -85,9 +85,13 @@ async def _addresses(host: str, port: int, *, local_only: bool) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(
             plain, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
-    except (OSError, UnicodeError):
+    except (OSError, UnicodeError) as error:
         raise BrowserUnreachable(
-            f"host {host!r} has no address", hint=START_HINT, host=host, port=port
+            f"host {host!r} has no address",
+            hint=START_HINT,
+            host=host,
+            port=port,
+            cause=str(error),
         ) from None
     addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
     verdict = loopback_only(plain, addresses)
@@ -146,13 +150,16 @@ async def _get(address: str, port: int, path: str, host: str) -> tuple[int, byte
                 body = await reader.readexactly(min(length, MAX_ANSWER_BYTES))
             return int(head.split(b" ", 2)[1]), body
     except TimeoutError:
-        why = f"did not answer within {CONNECT_S:g} s"
+        why, cause = f"did not answer within {CONNECT_S:g} s", "timeout"
     except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
         why = f"cannot be reached ({error.__class__.__name__})"
+        cause = str(error) or error.__class__.__name__
     finally:
         if writer is not None:
             writer.close()
-    raise BrowserUnreachable(f"{host}:{port} {why}", hint=START_HINT, host=host, port=port)
+    raise BrowserUnreachable(
+        f"{host}:{port} {why}", hint=START_HINT, host=host, port=port, cause=cause
+    )
 
 
 def active_ports(environ: Mapping[str, str]) -> Iterator[tuple[int, str]]:

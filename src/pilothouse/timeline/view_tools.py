@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pilothouse.core.clock import iso
 from pilothouse.core.faults import Envelope, InvalidInput
-from pilothouse.core.fence import Story
+from pilothouse.core.fence import Story, visible_json
 from pilothouse.core.lanes import Key, key_of, one_line, parse_key
 from pilothouse.core.model import Args, Result
 from pilothouse.core.paging import estimated_tokens
@@ -147,9 +147,11 @@ async def timeline(args: TimelineArgs, moments: Moments) -> Shown:
 
 
 def _cost(answer: Shown) -> int:
+    """Tokens of the larger part: a client shows its model the text or the structured content."""
     story = Story()
     answer.tell(story)
-    return estimated_tokens(story.text(_MARK))
+    structured = visible_json(answer.model_dump(mode="json", by_alias=True))
+    return max(estimated_tokens(story.text(_MARK)), estimated_tokens(structured))
 
 
 def _found(moments: Moments, text: str, scope: Scope | None) -> tuple[Key, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -147,6 +148,7 @@ def test_an_answer_keeps_to_its_budget_and_says_what_it_left_out(
     result = bridge.ask("timeline", around=chain["console"]["key"], window=60_000, maxTokens=300)
     assert len(result["content"][0]["text"]) <= 300 * 4
     shown = result["structuredContent"]
+    assert len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False)) <= 300 * 4
     assert shown["around"] in {moment["key"] for moment in shown["moments"]}
     assert sum(shown["leftOut"].values()) > 0
     assert "Left out" in result["content"][0]["text"]
