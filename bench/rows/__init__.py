@@ -22,6 +22,7 @@ from bench.rows import (
     observe_memory,
     observe_push,
     observe_read,
+    observe_requests,
     tools_list_cost,
 )
 
@@ -37,6 +38,7 @@ ROWS: tuple[Row, ...] = (
     observe_flood.TEN_THOUSAND,
     observe_flood.HUNDRED_THOUSAND,
     observe_bodies.ROW,
+    observe_requests.ROW,
     observe_read.IDLE,
     observe_read.FILTER,
     observe_read.FLOOD_P50,
