@@ -60,7 +60,8 @@ def check_store(settings: Settings) -> None:
     """Raises StartError when the file for all events cannot be used."""
     if not settings.store:
         return
-    from pilothouse.observe.store import StoreError, open_store
+    from pilothouse.observe.session_store import open_store
+    from pilothouse.observe.store import StoreError
 
     try:
         with open_store(settings.store, "start"):

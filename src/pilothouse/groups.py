@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def _observatory(session: Session) -> AsyncIterator[object]:
     from pilothouse.observe.adapter import Observatory, open_observatory
-    from pilothouse.observe.store import open_store
+    from pilothouse.observe.session_store import open_store
 
     with open_store(session.settings.store, session.id) as keep:
 

@@ -23,6 +23,10 @@ Answers:
     /sse?n=5             event stream with ids; even ones named `tick`, the last one `end`
     /ws                  WebSocket echo, text and binary; ?frames=n sends n frames and closes
     /download            an attachment, report.csv
+    /etag                text that is confirmed with 304 when it is asked for again
+    /kept                a page with two console lines that may come back as it was left (bfcache)
+    /bad-cookie          sets a cookie for another domain, which browsers refuse
+    /latin               text in ISO-8859-1
 
 Pages:
     /console             every console type and kind of value, exceptions, rejections, a 404

@@ -82,6 +82,10 @@ def _answers() -> list[Route | WebSocketRoute]:
         Route("/stream", stream),
         Route("/sse", server_sent_events),
         Route("/download", download),
+        Route("/etag", etag),
+        Route("/kept", kept),
+        Route("/bad-cookie", bad_cookie),
+        Route("/latin", latin),
         WebSocketRoute("/ws", websocket),
     ]
 
@@ -145,6 +149,27 @@ async def big(request: Request) -> Response:
 
 async def binary(_: Request) -> Response:
     return Response(ALL_BYTES, media_type="application/octet-stream")
+
+
+async def etag(request: Request) -> Response:
+    headers = {"etag": '"1"', "cache-control": "no-cache"}
+    if request.headers.get("if-none-match"):
+        return Response(status_code=304, headers=headers)
+    return Response("confirmed", media_type="text/plain", headers=headers)
+
+
+async def kept(_: Request) -> Response:
+    page = "<title>done</title><script>console.log('one'); console.error('two')</script>"
+    return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})
+
+
+async def bad_cookie(_: Request) -> Response:
+    return Response("", headers={"set-cookie": "stranger=1; domain=example.org"})
+
+
+async def latin(_: Request) -> Response:
+    body = "gr\u00fc\u00dfe".encode("latin-1")
+    return Response(body, headers={"content-type": "text/plain; charset=iso-8859-1"})
 
 
 async def pixel(_: Request) -> Response:

@@ -124,6 +124,10 @@ class Ring[T]:
     def _at(self, seq: int) -> T:
         return self._items[(seq - self._base) % self._capacity]
 
+    def get(self, seq: int) -> T | None:
+        """The item of a seq; None if it was dropped, cleared or never there."""
+        return self._at(seq) if self._first <= seq < self._next else None
+
     def __iter__(self) -> Iterator[tuple[int, T]]:
         """All kept items, oldest first."""
         for seq in range(self._first, self._next):

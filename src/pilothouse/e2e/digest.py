@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -191,10 +192,21 @@ def _first(told: list[Exchange]) -> list[Exchange]:
 
 def _console(lines: list[dict[str, Any]]) -> list[str]:
     ranked = sorted(lines, key=lambda e: (_RANK.get(str(e.get("type")), 2), e["seq"]))
-    shown = [f"{e.get('type')}: {cut(str(e.get('text', '')))}" for e in ranked[:MOST_LINES]]
+    shown = [f"{e.get('type')}: {cut(_located(e))}" for e in ranked[:MOST_LINES]]
     if len(ranked) > MOST_LINES:
         shown.append(f"and {len(ranked) - MOST_LINES} more")
     return shown
 
 
+def _located(event: Mapping[str, Any]) -> str:
+    """A line's text; where its place in the sources is known, that instead of served positions."""
+    text = str(event.get("text", ""))
+    place = (event.get("stack") or {}).get("original")
+    if not place:
+        return text
+    name = f"{place['name']}, " if place.get("name") else ""
+    return f"{_FRAMES.sub('', text)} ({name}{place['source']}:{place['line']})"
+
+
 _RANK = {"error": 0, "warn": 1}
+_FRAMES = re.compile(r"\n    at [^\n]*")

@@ -82,6 +82,8 @@ class Observatory:
         self._changed = changed
         self._timeline = timeline
         self._observations: dict[str, Observation] = {}
+        self._expired: dict[str, float] = {}
+        """Targets whose time to live was over, each with it in seconds; the newest last."""
         self._next_seqs: dict[str, int] = {}
         """Of targets whose observation was dropped: their seq goes on, it never begins again."""
         self._connections = Connections(settings, environ, foreign_ports, precedence, self._opened)
@@ -158,7 +160,9 @@ class Observatory:
         try:
             return await browser.targets()
         except CdpError as error:
-            raise BrowserUnreachable(str(error), hint=START_HINT) from None
+            raise BrowserUnreachable(
+                "the browser does not list its targets", hint=START_HINT, cause=str(error)
+            ) from None
 
     async def observe(
         self,
@@ -283,6 +287,14 @@ class Observatory:
     def find(self, target_id: str) -> Observation:
         self.sweep()
         observation = self._observations.get(target_id) or self._stored(target_id)
+        if observation is None and target_id in self._expired:
+            raise NotObserving(
+                f"the recording of {target_id} was forgotten: nothing was added to it for longer"
+                f" than its ttlSec of {self._expired[target_id]:g}",
+                hint="call cdp_observe again, with a longer ttlSec",
+                targetId=target_id,
+                cause="ttl_over",
+            )
         if observation is None:
             stored = self._keep.targets() if self._keep is not None else []
             known = ", ".join(dict.fromkeys([*self._observations, *stored])) or "none"
@@ -357,7 +369,8 @@ class Observatory:
 
     async def body(self, target_id: str, request_id: str) -> Body:
         observation = self.find(target_id)
-        kept = observation.bodies.get(request_id)
+        with observation.kept_bodies() as kept_body:
+            kept = kept_body(request_id)
         if kept is not None:
             return kept
         browser = self._connections.get((observation.host, observation.port))
@@ -379,6 +392,7 @@ class Observatory:
             f"the browser has no body for {request_id}: {bodiless(observation, request_id) or why}",
             hint="redirects, 204s, streams, cancelled and very large responses have none",
             requestId=request_id,
+            cause=why,
         )
 
     # Numbers
@@ -403,6 +417,10 @@ class Observatory:
             if browser is not None and observation.state in ("observing", "crashed"):
                 browser.detach(observation)
             self._drop(observation)
+            self._expired.pop(observation.target_id, None)
+            self._expired[observation.target_id] = observation.ttl_sec
+            if len(self._expired) > MOST_DROPPED:
+                del self._expired[next(iter(self._expired))]
         return expired
 
     async def keep_swept(self) -> None:

@@ -13,10 +13,11 @@ import base64
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.observe.bodies import MAX_BODY_BYTES, is_text
-from pilothouse.observe.cdp import COMMAND_S, ENABLE_S, Cdp, CdpError, CdpGone
-from pilothouse.observe.mapping import Mapper, places
-from pilothouse.observe.model import Body, Target
+from pilothouse.observe.body_fetching import BodyFetcher
+from pilothouse.observe.cdp import ENABLE_S, Cdp, CdpError, CdpGone
+from pilothouse.observe.explaining import EXPLAINED, Explainer
+from pilothouse.observe.mapping import Mapper
+from pilothouse.observe.model import Target
 from pilothouse.observe.protocol import INTERESTING
 from pilothouse.observe.targeting import (
     NO_AUTO_ATTACH,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.precedence import Precedence
     from pilothouse.observe.endpoint import Endpoint
+    from pilothouse.observe.model import Body
     from pilothouse.observe.observation import Observation
 
 BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
@@ -48,6 +50,10 @@ _BUFFERS = {
 }
 _RECORDED = INTERESTING - {"Inspector.targetCrashed"}
 """What becomes a record just as it comes."""
+_LOADED = {"Page.domContentEventFired": "contentLoadTime", "Page.loadEventFired": "loadTime"}
+"""Under which name the navigation says when its document was loaded."""
+_ABOUT_RECORDS = {*_LOADED, "Inspector.targetCrashed", "Runtime.executionContextsCleared"}
+"""What is no record of its own, and yet says something about those that are."""
 
 
 class Browser:
@@ -63,6 +69,8 @@ class Browser:
         """Page session → its second one, without durable messages: see `_attach_plain`."""
         self._attaching: set[str] = set()
         """Targets that are asked for by themselves: the browser tells of it before it answers."""
+        self._bodies = BodyFetcher(lambda: self.cdp, self._plain)
+        self._explainer = Explainer(self._ask)
         self._background: set[asyncio.Future[None]] = set()
         self._held: dict[str, str] = {}
         """Targets that are being attached to, each with the session in which it waits, if any."""
@@ -324,8 +332,23 @@ class Browser:
             self._child(params, attached)
         elif method == "Target.detachedFromTarget":
             self._gone(str(params.get("sessionId", "")))
-        elif method == "Inspector.targetCrashed" and attached is not None:
+        elif method in _ABOUT_RECORDS and attached is not None:
+            self._of_page(method, params, attached, session)
+
+    def _of_page(
+        self, method: str, params: dict[str, Any], attached: Attached, session: str
+    ) -> None:
+        """Take what says something about records that are there."""
+        if method == "Inspector.targetCrashed":
             self._crashed(attached, session)
+            return
+        for observation in attached.observations:
+            if attached.target_id != observation.target_id:
+                continue
+            if method == "Runtime.executionContextsCleared":
+                observation.expect_repeats()
+            elif method in _LOADED:
+                observation.loaded(_LOADED[method], params["timestamp"])
 
     def _deliver(
         self,
@@ -338,10 +361,12 @@ class Browser:
         kept = observation.take(method, params, session)
         if method == "Network.loadingFinished":
             if kept:
-                self._fetch_body(observation, params, session)
+                self._bodies.fetch(observation, params, session)
         elif method == "Runtime.exceptionThrown":
-            if kept and observation.mapper is not None:
-                observation.mapper.prefetch({place["url"] for place in places(kept[0])})
+            self._explainer.explain(observation, kept, method, params, session)
+        elif method == "Runtime.consoleAPICalled":
+            if params["type"] in EXPLAINED:
+                self._explainer.explain(observation, kept, method, params, session)
         elif method == "Network.requestWillBeSent":
             if params.get("type") == "Document" and params.get("frameId") == attached.target_id:
                 # Its service worker may start before the navigation is committed.
@@ -369,6 +394,7 @@ class Browser:
     ) -> None:
         if frame.get("parentId") or attached.target_id != observation.target_id:
             return
+        observation.page_came()
         before, attached.url, attached.next_url = attached.url, frame.get("url", ""), ""
         if observation.state == "crashed":
             observation.state = "observing"
@@ -463,55 +489,7 @@ class Browser:
                 why = "the worker has ended" if attached.type in WORKERS else "the tab was closed"
                 observation.note("detached", url=attached.url, reason=why)
 
-    # Bodies
-
-    def _fetch_body(self, observation: Observation, params: dict[str, Any], session: str) -> None:
-        """Ask for a text body at once, while the browser surely has it."""
-        request_id = params["requestId"]
-        known = observation.normalizer.requests.get(request_id)
-        if known is None or not is_text(known.mime_type):
-            return
-        if params.get("encodedDataLength", 0) > MAX_BODY_BYTES:
-            return
-        mime_type = known.mime_type
-
-        def keep(answer: asyncio.Future[dict[str, Any]], other: str = "") -> None:
-            if answer.cancelled():
-                return
-            if answer.exception() is not None:
-                if other:
-                    ask(other).add_done_callback(keep)
-                return
-            result = answer.result()
-            text = str(result.get("body", ""))
-            if len(text) <= MAX_BODY_BYTES:
-                body = Body(mime_type, text, bool(result.get("base64Encoded")))
-                observation.bodies.keep(request_id, body)
-
-        def ask(session: str) -> asyncio.Future[dict[str, Any]]:
-            return self.cdp.post("Network.getResponseBody", {"requestId": request_id}, session)
-
-        plain = self._plain.get(session, "")
-        # Of what a service worker answered the plain one alone has a body, and not for long.
-        first, other = (plain, session) if plain and known.from_worker else (session, plain)
-        ask(first).add_done_callback(partial(keep, other=other))
-
     async def body(self, observation: Observation, request_id: str) -> Body:
         """Raises CdpError with the browser's own reason."""
-        session = observation.session_of.get(request_id) or self._page_session.get(
-            observation.target_id, ""
-        )
-        asked = {"requestId": request_id}
-        try:
-            answer = await self.cdp.call("Network.getResponseBody", asked, session, COMMAND_S)
-        except CdpError:
-            plain = self._plain.get(session)
-            if not plain:
-                raise
-            answer = await self.cdp.call("Network.getResponseBody", asked, plain, COMMAND_S)
-        known = observation.normalizer.requests.get(request_id)
-        return Body(
-            known.mime_type if known else "",
-            str(answer.get("body", "")),
-            bool(answer.get("base64Encoded")),
-        )
+        page = self._page_session.get(observation.target_id, "")
+        return await self._bodies.body(observation, request_id, page)

@@ -47,7 +47,8 @@ def har(
     pages = recording.used_pages()
     for place, page in enumerate(pages, 1):
         page.id = f"page_{place}"
-    entries = [writer.entry(exchange) for exchange in recording.exchanges]
+    told = [exchange for exchange in recording.exchanges if exchange.said("url")]
+    entries = [writer.entry(exchange) for exchange in told]
     entries.sort(key=lambda entry: str(entry["startedDateTime"]))
     log = {
         "version": "1.2",
@@ -55,8 +56,13 @@ def har(
         "pages": [writer.page(page) for page in pages],
         "entries": entries,
     }
+    comments = []
     if missing:
-        log["comment"] = f"{missing} events before these are not in this archive"
+        comments.append(f"{missing} events before these are not in this archive")
+    if unknown := len(recording.exchanges) - len(told):
+        comments.append(f"{unknown} requests are left out: only their end was recorded, no address")
+    if comments:
+        log["comment"] = "; ".join(comments)
     return {"log": log}
 
 
@@ -180,12 +186,22 @@ class _Writer:
             "startedDateTime": iso(min(starts)),
             "id": page.id,
             "title": title,
-            "pageTimings": {"onContentLoad": -1, "onLoad": -1},
+            "pageTimings": {
+                "onContentLoad": self._after(page, "contentLoadTime", min(starts)),
+                "onLoad": self._after(page, "loadTime", min(starts)),
+            },
         }
 
+    def _after(self, page: _Page, name: str, started: float) -> float:
+        """Milliseconds from the beginning of a page to what it tells, -1 if it did not."""
+        at = number((page.navigated or {}).get(name))
+        return -1 if at is None else round(max(0.0, at + self.clocks.offset - started) * 1000, 3)
+
     def entry(self, exchange: _Exchange) -> dict[str, Any]:
-        sent, answer = exchange.request or {}, exchange.response or {}
-        method = str(exchange.said("method") or ("GET" if exchange.is_socket else ""))
+        # An answer that the browser refused to hand on is told with its failure.
+        sent, answer = exchange.request or {}, exchange.response or exchange.failure or {}
+        started = iso(self._started(exchange))
+        method = str(exchange.said("method") or "GET")
         has_body = not (exchange.is_superseded or exchange.is_socket)
         phases, total = self._timings(exchange)
         outcome = self._outcome(exchange)
@@ -200,13 +216,13 @@ class _Writer:
             response["_error"] = outcome["_error"]  # where Chrome looks for it
         return {
             "pageref": exchange.page.id,
-            "startedDateTime": iso(self._started(exchange)),
+            "startedDateTime": started,
             "time": total,
             "request": har_message.request(
                 sent, answer, str(exchange.said("url") or ""), method, self.redactor
             ),
             "response": response,
-            "cache": {},
+            "cache": har_message.cache(answer, started, self.redactor),
             "timings": phases,
             **self._address(answer),
             "_requestId": exchange.request_id,
@@ -242,11 +258,26 @@ class _Writer:
         if resource_type:
             made["_resourceType"] = str(resource_type).lower()
         if initiator := exchange.said("initiator"):
-            made["_initiator"] = {"type": str(initiator)}
+            made["_initiator"] = {"type": str(initiator), **self._place(exchange.request or {})}
+        if priority := exchange.said("priority"):
+            made["_priority"] = str(priority)
         for name in ("fromServiceWorker", "fromDiskCache"):
             if exchange.said(name):
                 made[f"_{name}"] = True
         return made
+
+    def _place(self, sent: Event) -> dict[str, Any]:
+        """The line that a request goes back to, in the terms of Chrome's own export."""
+        place = sent.get("initiatedAt")
+        if not isinstance(place, dict):
+            return {}
+        made: dict[str, Any] = {
+            "url": self.redactor.url(str(place.get("url", ""))),
+            "lineNumber": whole(place.get("line")) - 1,
+            "columnNumber": whole(place.get("column")) - 1,
+        }
+        function = place.get("function")
+        return {**made, "functionName": str(function)} if function else made
 
     def _outcome(self, exchange: _Exchange) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -262,6 +293,8 @@ class _Writer:
         lacks_answer = exchange.response is None and exchange.end is not None
         if exchange.request is None or (lacks_answer and exchange.failure is None):
             made["_incomplete"] = True
+        if not exchange.said("method") and not exchange.is_socket:
+            made["comment"] = "it was sent before it was recorded: GET is a guess"
         return made
 
     def _messages(self, exchange: _Exchange) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -44,7 +45,7 @@ def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redac
         ],
         "headers": headers,
         "queryString": _pairs(shown_url.partition("?")[2], redactor),
-        "headersSize": -1,
+        "headersSize": _sent_size(method, url, sent.get("headers"), answer),
         "bodySize": 0,
     }
     posted = sent.get("postDataPreview")
@@ -60,30 +61,99 @@ def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redac
 def response(
     answer: Fields, status: object, body: Body | None, transferred: object, redactor: Redactor
 ) -> Record:
-    """What came back; without an answer, the same structure with status 0."""
+    """What came back, as the network told it; without an answer, the same structure with status 0.
+
+    A confirmed answer of the cache is 304 here, with the content that the page got.
+    """
     headers = _headers(answer.get("headers"), redactor)
     mime_type = _text(answer.get("mimeType")) or (body.mime_type if body else "")
-    has_none = answer.get("fromDiskCache") is True or whole(status) in (204, 304)
-    body_size = 0 if has_none or answer.get("method") == "HEAD" else _content_length(headers)
+    wire_status = whole(answer.get("wireStatus")) or whole(status)
+    headers_size = _answer_size(answer)
+    body_size = _body_size(answer, wire_status, headers, headers_size, transferred)
     content = _content(body, mime_type, redactor)
     content["mimeType"] = _first(headers, "content-type") or content["mimeType"]
     if body is None and not _first(headers, "content-encoding"):
         content["size"] = max(0, body_size)
     if body is None and whole(transferred) > 0 and body_size != 0:
         content["comment"] = "the body was not kept"
+    elif _first(headers, "content-encoding") and 0 < body_size < content["size"]:
+        content["compression"] = content["size"] - body_size
+    said = redactor.text(_text(answer.get("statusText")))
     made: Record = {
-        "status": whole(status),
-        "statusText": redactor.text(_text(answer.get("statusText"))),
+        "status": wire_status,
+        "statusText": said if wire_status == whole(answer.get("status")) else _phrase(wire_status),
         "httpVersion": _version(answer, redactor),
         "cookies": [_set_cookie(line) for line in _lines(headers, "set-cookie")],
         "headers": headers,
         "content": content,
         "redirectURL": _first(headers, "location"),
-        "headersSize": -1,
+        "headersSize": headers_size,
         "bodySize": body_size,
     }
     size = number(transferred)
     return made if size is None else {**made, "_transferSize": int(size)}
+
+
+def cache(answer: Fields, started: str, redactor: Redactor) -> Record:
+    """What the browser's cache had of it before."""
+    if answer.get("fromDiskCache") is not True:
+        return {}
+    tag = _first(_headers(answer.get("headers"), redactor), "etag")
+    return {"beforeRequest": {"lastAccess": started, "eTag": tag, "hitCount": 0}}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _body_size(
+    answer: Fields, status: int, headers: list[Record], headers_size: int, transferred: object
+) -> int:
+    """Bytes of the body on the wire: as its header says, else what came without the headers."""
+    if answer.get("fromDiskCache") is True or status in (204, 304):
+        return 0
+    if answer.get("method") == "HEAD":
+        return 0
+    length = _content_length(headers)
+    total = whole(transferred, -1)
+    if length >= 0 or total < 0:
+        return length
+    return max(0, total - max(0, headers_size))
+
+
+def _is_plain(answer: Fields) -> bool:
+    """Whether its headers are text on the wire; HTTP/2 and 3 pack them."""
+    return _text(answer.get("protocol")).lower().startswith("http/1")
+
+
+def _answer_size(answer: Fields) -> int:
+    """Bytes of the response's headers, -1 where they cannot be known."""
+    if told := whole(answer.get("headersSize")):
+        return told
+    if not _is_plain(answer):
+        return -1
+    first = f"HTTP/1.1 {answer.get('status')} {_text(answer.get('statusText'))}"
+    return _lines_size(first, answer.get("headers"))
+
+
+def _sent_size(method: str, url: str, headers: object, answer: Fields) -> int:
+    """Bytes of the request's headers, -1 where they cannot be known."""
+    if not headers or not _is_plain(answer):
+        return -1
+    path = "/" + url.partition("://")[2].partition("#")[0].partition("/")[2]
+    return _lines_size(f"{method} {path} HTTP/1.1", headers)
+
+
+def _lines_size(first: str, headers: object) -> int:
+    lines = [
+        f"{name}: {line}"
+        for name, value in _fields(headers).items()
+        for line in _text(value).split("\n")
+    ]
+    return sum(size(line) + 2 for line in (first, *lines, ""))
 
 
 def frame(event: Fields, redactor: Redactor) -> Record:

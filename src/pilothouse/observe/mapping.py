@@ -1,8 +1,8 @@
 """Places in served scripts led back to the sources they were made from.
 
 A script's text and its map are fetched through the observed page, once each, when the first
-exception points into it; the map must come from the script's own origin, so that a page cannot
-send the browser elsewhere with DevTools' rights.
+exception or console error points into it, or a console line that is read. The map must come from
+the script's own origin, so that a page cannot send the browser elsewhere with DevTools' rights.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _told(found: _Found, line: int, column: int) -> dict[str, Any] | None:
         "line": place.line,
         "column": place.column,
     }
-    if place.name:
-        told["name"] = place.name
+    if name := found.map.enclosing(place):
+        told["name"] = name
     code = found.map.excerpt(place)
     if code:
         told["code"] = code.strip()[:MAX_CODE]
@@ -76,6 +76,17 @@ class Mapper:
                 del self._maps[next(iter(self._maps))]
             task = self._maps[url] = asyncio.ensure_future(self._fetch(url))
         return task
+
+    async def ready(self, urls: set[str]) -> None:
+        """Wait for the maps of scripts, for all together no longer than for one."""
+        self.prefetch(urls)
+        if fetching := [task for url in urls if (task := self._maps.get(url))]:
+            await asyncio.wait(fetching, timeout=ENABLE_S)
+
+    def is_slow(self, url: str) -> bool:
+        """Whether the map of a script is still on its way."""
+        task = self._maps.get(url)
+        return task is not None and not task.done()
 
     async def original(self, place: dict[str, Any]) -> dict[str, Any] | None:
         """Where a place `{url, line, column}` really is; None where there is no map."""
@@ -148,5 +159,5 @@ def _origin(url: str) -> tuple[str, str]:
 
 def places(event: dict[str, Any]) -> list[dict[str, Any]]:
     """The places that an event names: its stack's top and all its frames."""
-    stack = event.get("stack")
-    return [*([stack] if stack else []), *(event.get("frames") or [])]
+    found = [event.get("stack"), event.get("initiatedAt"), *(event.get("frames") or [])]
+    return [place for place in found if place]

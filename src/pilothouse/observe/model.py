@@ -91,6 +91,11 @@ class Seen:
         seen.level, seen.status, seen.request_id, seen.packed = level, status, request_id, packed
         return seen
 
+    def amend(self, event: dict[str, Any]) -> None:
+        """Take an event that says more of the same. Raises TypeError as a new one does."""
+        _check(event)
+        self.packed = pack(event)
+
     @property
     def keys(self) -> frozenset[str]:
         """What relates it to other events of the session's timeline."""

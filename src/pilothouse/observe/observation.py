@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pilothouse.core.ring import Ring, Slice
 from pilothouse.observe.bodies import Bodies
+from pilothouse.observe.extra import merged
 from pilothouse.observe.model import Filters, Seen
 from pilothouse.observe.protocol import Normalizer
 from pilothouse.observe.query import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from pilothouse.core.clock import Clock
     from pilothouse.observe.mapping import Mapper
+    from pilothouse.observe.model import Body
 
 type State = Literal["observing", "crashed", "disconnected", "closed", "stopped", "stored"]
 """`crashed` until the page is reloaded, `disconnected` while the browser is gone, `closed` when
@@ -48,6 +53,8 @@ class Keep(Protocol):
         """Why events could not be written, empty when all is well."""
 
     def append(self, target_id: str, seq: int, seen: Seen, said_at: float = 0.0) -> None: ...
+    def keep_body(self, target_id: str, request_id: str, body: Body) -> None: ...
+    def bodies(self, target_id: str) -> AbstractContextManager[Callable[[str], Body | None]]: ...
     def said_until(self, target_id: str) -> float: ...
     def lost(self, target_id: str, start: int, stop: int) -> int: ...
     def next_seq(self, target_id: str) -> int: ...
@@ -101,9 +108,14 @@ class Observation:
         self._forgotten_until = self._last_line
         """Time of the newest line that is kept, but no more among those."""
         self._repeated: frozenset[float] = frozenset()
-        self._repeated_until = 0.0
-        self.normalizer = Normalizer(lambda: self.filters.max_body_bytes)
-        self.bodies = Bodies()
+        self._repeated_until = self._attached_until = 0.0
+        self.normalizer = Normalizer(lambda: self.filters.max_body_bytes, self._told_by_network)
+        self._page_seq = -1
+        """Seq of the newest navigation."""
+        if self.keep is None:
+            self.bodies = Bodies()
+        else:
+            self.bodies = Bodies(store=partial(self.keep.keep_body, self.target_id))
         self.session_of: dict[str, str] = {}
         """Request id → the CDP session that saw it, which alone can give its body."""
         self.mapper: Mapper | None = None
@@ -141,10 +153,21 @@ class Observation:
         self._last_line = max(self._last_line, said_at)
         return False
 
-    def go_on(self, buffer_size: int | None = None, ttl_sec: float | None = None) -> None:
-        """Observed once more: the browser will repeat the lines that are kept already."""
+    def expect_repeats(self) -> None:
+        """The browser may tell lines once more that are kept already: it does so when it is
+        attached to, and when a page comes back from where it was left (bfcache)."""
         self._repeated = frozenset(self._lines)
         self._repeated_until = self._forgotten_until
+
+    def page_came(self) -> None:
+        """A document has come, with all that it repeats: what follows is new, also when the clock
+        was set back before lines that are not known one by one any more."""
+        self._repeated_until = self._attached_until
+
+    def go_on(self, buffer_size: int | None = None, ttl_sec: float | None = None) -> None:
+        """Observed once more: the browser will repeat the lines that are kept already."""
+        self.expect_repeats()
+        self._attached_until = self._repeated_until
         self.limit(buffer_size, ttl_sec)
 
     def limit(self, buffer_size: int | None, ttl_sec: float | None) -> None:
@@ -176,12 +199,42 @@ class Observation:
         seq = self.ring.append(seen, at)
         if self.keep is not None:
             self.keep.append(self.target_id, seq, seen, self._last_line)
-        if event["kind"] in ("request", "response"):
+        event["seq"] = seq
+        if event["kind"] != "console":
+            self._remember(event, seq, session)
+        return True
+
+    def _remember(self, event: dict[str, Any], seq: int, session: str) -> None:
+        """Note where something was kept of which more may be told."""
+        kind = event["kind"]
+        if kind in ("request", "response", "loadingFailed"):
+            self.normalizer.traffic.kept(event, seq)
+        elif event.get("type") == "navigated":
+            self._page_seq = seq
+        if kind in ("request", "response"):
             # A worker's script is asked for by its page and answered to the worker.
             self.session_of[event["requestId"]] = session
             if len(self.session_of) > 2 * self.buffer_size:
                 del self.session_of[next(iter(self.session_of))]
-        return True
+
+    # What is told later
+
+    def amend(self, seq: int, more: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Let an event that is kept already say more, here and in the store; nothing happens to
+        one that has made room."""
+        seen = self.ring.get(seq)
+        if seen is None:
+            return
+        seen.amend(more(seen.unpack()))
+        if self.keep is not None:
+            self.keep.append(self.target_id, seq, seen, self._last_line)
+
+    def _told_by_network(self, seq: int, facts: dict[str, Any]) -> None:
+        self.amend(seq, lambda event: merged(event, facts))
+
+    def loaded(self, name: str, at: float) -> None:
+        """Tell with the navigation when its document was loaded, by the clock of `cdpTime`."""
+        self.amend(self._page_seq, lambda event: {**event, name: at})
 
     def read(self, query: Query, offset: int, limit: int) -> Slice[Seen]:
         """A page of the ring; with a store, of everything that was ever kept."""
@@ -210,6 +263,15 @@ class Observation:
         part = self.keep.read(self.target_id, start, first, most, EVERY_EVENT)
         before = self.keep.read(self.target_id, 0, start, 1, EVERY_EVENT).matched
         return Slice(part.items, first, before, part.matched)
+
+    @contextmanager
+    def kept_bodies(self) -> Iterator[Callable[[str], Body | None]]:
+        """What gives the body of a request that is kept here or in the store."""
+        if self.keep is None:
+            yield self.bodies.get
+            return
+        with self.keep.bodies(self.target_id) as stored:
+            yield lambda request_id: self.bodies.get(request_id) or stored(request_id)
 
     def newest(self, limit: int) -> Slice[Seen]:
         """The last events; those that the ring has no more, or not yet after a restart, come from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -58,6 +58,33 @@ class Query:
         if len(tests) == 1:
             return tests[0]
         return lambda seen: all(test(seen) for test in tests)
+
+    def sql(self) -> tuple[str, list[Any]]:
+        """The part of a query that SQL can judge, as conditions and their values."""
+        parts: list[str] = []
+        values: list[Any] = []
+        if self.kinds:
+            parts.append(f"kind IN ({','.join('?' * len(self.kinds))})")
+            values += self.kinds
+        for column, value in (
+            ("upper(method)", self.method.upper()),
+            ("level", self.level),
+            ("request_id", self.request_id),
+        ):
+            if value:
+                parts.append(f"{column} = ?")
+                values.append(value)
+        if self.since:
+            parts.append("at >= ?")
+            values.append(float(self.since))
+        if self.url_includes:
+            parts.append("instr(url, ?) > 0")
+            values.append(self.url_includes)
+        if self.status:
+            low, high = self.status_range()
+            parts.append("status BETWEEN ? AND ?")
+            values += [low, high]
+        return "".join(f" AND {part}" for part in parts), values
 
 
 def status_range(text: str) -> tuple[int, int]:

@@ -57,6 +57,8 @@ def shown(
         for name in ("headers", "requestHeaders"):
             if headers := event.get(name):
                 event[name] = {k: masked_header(redactor, k, v) for k, v in headers.items()}
+        if (stack := event.get("stack")) and stack.get("original"):
+            stack["original"] = redactor.value(stack["original"])
         if event.get("opcode", 1) != 1:  # a binary message, as base64
             event["payloadPreview"] = masked_base64(event["payloadPreview"], redactor)
         if is_suspect:
@@ -81,7 +83,8 @@ def _written(event: dict[str, Any]) -> bytes:
 
 
 _TEXTS = ("text", "postDataPreview", "payloadPreview", "data", "errorText", "fileName")
-_WRITTEN = (*_TEXTS, "args", "argsPreview")
+_LISTS = ("args", "causes")
+_WRITTEN = (*_TEXTS, *_LISTS, "argsPreview")
 """What the page itself wrote; the rest is the protocol's."""
 
 
@@ -89,8 +92,9 @@ def _mask_written(event: dict[str, Any], redactor: Redactor) -> None:
     for name in _TEXTS:
         if event.get(name):
             event[name] = masked_text(redactor, event[name])
-    if event.get("args"):
-        event["args"] = [masked_text(redactor, arg) for arg in event["args"]]
+    for name in _LISTS:
+        if event.get(name):
+            event[name] = [masked_text(redactor, arg) for arg in event[name]]
     if event.get("argsPreview"):
         event["argsPreview"] = [_masked_preview(redactor, item) for item in event["argsPreview"]]
 
@@ -165,13 +169,21 @@ def tail(observation: Observation, limit: int, redactor: Redactor) -> Page:
 
 
 async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -> None:
-    """Lead the places of exceptions back to their sources, where there are maps; then mask."""
+    """Lead the places of console lines and exceptions back to their sources, where there are maps;
+    then mask."""
+    written = [event for event in page.events if event["kind"] in ("console", "log")]
+    if mapper is not None and written:
+        named = [place for event in written for place in places(event)]
+        await mapper.ready({place.get("url") or "" for place in named})
+        for place in named:
+            # What does not come in time is not waited for at every line.
+            if not mapper.is_slow(place.get("url") or ""):
+                place["original"] = await mapper.original(place) or place.get("original")
     for event in page.events:
         for place in places(event):
-            if mapper is not None and event.get("source") == "exception":
-                original = await mapper.original(place)
-                if original is not None:
-                    place["original"] = cast("dict[str, Any]", redactor.value(original))
+            original = place.pop("original", None)
+            if original is not None:
+                place["original"] = cast("dict[str, Any]", redactor.value(original))
             if place.get("url"):
                 place["url"] = masked_url(redactor, place["url"])
 

@@ -17,6 +17,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
+from pilothouse.observe.naming import enclosing_function
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -41,7 +43,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)(//[^/?#]*)?([^?#]*)(.*)", re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position in a source; line and column count from 1, `name` is empty if unknown."""
+    """A position in a source; line and column count from 1. `name` is what stands there, such as
+    the function that is called, and empty if unknown."""
 
     source: str
     line: int
@@ -89,6 +92,11 @@ class SourceMap:
         lines = _LINE_END.split(content, place.line + around) if content is not None else []
         shown = lines[max(0, place.line - 1 - around) : place.line + around]
         return "\n".join(shown) if 1 <= place.line <= len(lines) else None
+
+    def enclosing(self, place: Place) -> str:
+        """The function that a place lies in, empty if the map has not the source."""
+        content = self._contents.get(place.source)
+        return "" if content is None else enclosing_function(content, place.line, place.column)
 
     @cached_property
     def _contents(self) -> dict[str, str]:

@@ -10,16 +10,16 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from itertools import chain, count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.ring import Slice
-from pilothouse.observe.model import Seen
+from pilothouse.observe.model import Body, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pilothouse.observe.query import Query
 
@@ -41,6 +41,10 @@ CREATE TABLE IF NOT EXISTS said (
 CREATE TABLE IF NOT EXISTS writers (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bodies (
+    owner TEXT NOT NULL, target TEXT NOT NULL, request_id TEXT NOT NULL, mime_type TEXT NOT NULL,
+    encoded INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (owner, target, request_id)
+);
 CREATE INDEX IF NOT EXISTS by_request ON events (owner, target, request_id)
     WHERE request_id != '';
 """
@@ -49,6 +53,7 @@ _COLUMNS = "seq, at, kind, url, method, level, status, request_id, packed"
 type _Row = tuple[str, str, int, float, str, str, str, str, int, str, bytes]
 type _Pending = tuple[_Row, float]
 """An event, and when the browser said the last line up to it."""
+type _BodyRow = tuple[str, str, str, str, bool, str]
 
 
 class StoreError(Exception):
@@ -70,6 +75,7 @@ class Store:
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         self._pending: deque[_Pending] = deque()
+        self._bodies: deque[_BodyRow] = deque()
         self._turn = threading.Condition()
         self._closing = False
         self._busy = False
@@ -133,11 +139,20 @@ class Store:
         )
         self._pending.append((row, said_at))
 
+    def keep_body(self, owner: str, target: str, request_id: str, body: Body) -> None:
+        """Keep a response's body; returns at once."""
+        row = (owner, target, request_id, body.mime_type, body.encoded, body.text)
+        self._bodies.append(row)
+
     def flush(self) -> None:
         """Wait until everything that was appended is on disk."""
         with self._turn:
             self._turn.notify_all()
-            self._turn.wait_for(lambda: not self._pending and not self._busy, timeout=30)
+            self._turn.wait_for(lambda: not (self._has_more or self._busy), timeout=30)
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._pending or self._bodies)
 
     def close(self) -> None:
         with self._turn:
@@ -152,13 +167,16 @@ class Store:
                 self._turn.wait_for(lambda: self._closing, timeout=BATCH_S)
                 closing = self._closing
                 batch = [self._pending.popleft() for _ in range(len(self._pending))]
-                self._busy = bool(batch)
+                bodies = [self._bodies.popleft() for _ in range(len(self._bodies))]
+                self._busy = bool(batch or bodies)
             if batch:
                 self._commit(connection, batch)
+            if bodies:
+                self._commit_bodies(connection, bodies)
             with self._turn:
                 self._busy = False
                 self._turn.notify_all()
-                if closing and not self._pending:
+                if closing and not self._has_more:
                     break
         connection.close()
 
@@ -189,6 +207,16 @@ class Store:
             return
         for one in batch:
             self._commit(connection, [one])
+
+    def _commit_bodies(self, connection: sqlite3.Connection, bodies: list[_BodyRow]) -> None:
+        for row in bodies:
+            try:
+                with connection:
+                    connection.execute("INSERT OR REPLACE INTO bodies VALUES (?,?,?,?,?,?)", row)
+            except UnicodeError:
+                continue  # half a character, which JavaScript allows
+            except sqlite3.Error as error:
+                self.failed = str(error)
 
     def lost(self, owner: str, target: str, start: int, stop: int) -> int:
         """How many events of `[start, stop)` could not be written."""
@@ -244,17 +272,36 @@ class Store:
         """Delete a target's events, also those on their way to the disk; seq goes on after them."""
         mark = self.next_seq(owner, target)
         with closing(self._connect()) as connection, connection:
-            connection.execute("DELETE FROM events WHERE owner = ? AND target = ?", (owner, target))
+            for table in ("events", "bodies"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE owner = ? AND target = ?", (owner, target)
+                )
             connection.execute(
                 "INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", (owner, target, mark)
             )
+
+    @contextmanager
+    def bodies(self, owner: str, target: str) -> Iterator[Callable[[str], Body | None]]:
+        """What gives the body of a request, over one connection."""
+        self.flush()
+        with closing(self._connect()) as connection:
+
+            def body_of(request_id: str) -> Body | None:
+                row = connection.execute(
+                    "SELECT mime_type, body, encoded FROM bodies"
+                    " WHERE owner = ? AND target = ? AND request_id = ?",
+                    (owner, target, request_id),
+                ).fetchone()
+                return Body(row[0], row[1], bool(row[2])) if row else None
+
+            yield body_of
 
     def read(
         self, owner: str, target: str, start: int, stop: int, limit: int, query: Query
     ) -> Slice[Seen]:
         """Events of `[start, stop)` that fit, oldest first."""
         self.flush()
-        where, values = _where(query)
+        where, values = query.sql()
         base: list[Any] = [owner, target, start, stop, *values]
         condition = f"owner = ? AND target = ? AND seq >= ? AND seq < ?{where}"
         connection = self._connect()
@@ -300,96 +347,5 @@ class Store:
         return Slice(items, after, 0, matched)
 
 
-def _where(query: Query) -> tuple[str, list[Any]]:
-    """The part of a query that SQL can judge."""
-    parts: list[str] = []
-    values: list[Any] = []
-    if query.kinds:
-        parts.append(f"kind IN ({','.join('?' * len(query.kinds))})")
-        values += query.kinds
-    for column, value in (
-        ("upper(method)", query.method.upper()),
-        ("level", query.level),
-        ("request_id", query.request_id),
-    ):
-        if value:
-            parts.append(f"{column} = ?")
-            values.append(value)
-    if query.since:
-        parts.append("at >= ?")
-        values.append(float(query.since))
-    if query.url_includes:
-        parts.append("instr(url, ?) > 0")
-        values.append(query.url_includes)
-    if query.status:
-        low, high = query.status_range()
-        parts.append("status BETWEEN ? AND ?")
-        values += [low, high]
-    return "".join(f" AND {part}" for part in parts), values
-
-
 def _seen(row: tuple[Any, ...]) -> Seen:
     return Seen.stored(*row[1:])
-
-
-class SessionStore:
-    """The part of a store that belongs to one session; implements `Keep`."""
-
-    def __init__(self, store: Store, owner: str) -> None:
-        self._store = store
-        self._owner = owner
-
-    def append(self, target_id: str, seq: int, seen: Seen, said_at: float = 0.0) -> None:
-        self._store.append(self._owner, target_id, seq, seen, said_at)
-
-    def said_until(self, target_id: str) -> float:
-        return self._store.said_until(self._owner, target_id)
-
-    @property
-    def failed(self) -> str:
-        return self._store.failed
-
-    def lost(self, target_id: str, start: int, stop: int) -> int:
-        return self._store.lost(self._owner, target_id, start, stop)
-
-    def holds(self, target_id: str) -> bool:
-        return self._store.holds(self._owner, target_id)
-
-    def targets(self) -> list[str]:
-        return self._store.targets(self._owner)
-
-    def next_seq(self, target_id: str) -> int:
-        return self._store.next_seq(self._owner, target_id)
-
-    def forget(self, target_id: str) -> None:
-        self._store.forget(self._owner, target_id)
-
-    def read(self, target_id: str, start: int, stop: int, limit: int, query: Query) -> Slice[Seen]:
-        return self._store.read(self._owner, target_id, start, stop, limit, query)
-
-
-@contextmanager
-def open_store(setting: str, owner: str) -> Iterator[SessionStore | None]:
-    """The store that `--store` names, for one session; None when it names none.
-
-    Raises:
-        StoreError: the setting cannot be understood, or the file cannot be used.
-    """
-    if not setting:
-        yield None
-        return
-    kind, _, path = setting.partition(":")
-    if kind != "sqlite" or not path:
-        raise StoreError(f"{setting!r} is no store; write sqlite:PATH")
-    store = Store(Path(path).expanduser())
-    try:
-        name = store.enter(owner)
-    except sqlite3.Error as error:
-        store.close()
-        raise StoreError(f"{path}: {error}") from None
-    try:
-        yield SessionStore(store, name)
-    finally:
-        store.close()
-        with suppress(sqlite3.Error):  # whose process has ended writes no more either
-            store.leave(name)

@@ -113,8 +113,7 @@ async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
                 attached=t.attached,
             )
             for t in found
-            if (t.type in kinds if kinds else not t.is_internal)
-            and (args.filter_url_includes or "") in t.url
+            if (not kinds or t.type in kinds) and (args.filter_url_includes or "") in t.url
         ]
     )
 
@@ -417,14 +416,16 @@ async def cdp_har(targetId: str, observer: Observer) -> str:  # the spec's name
     kept, first = list(observation.ring), observation.ring.first_seq
     others = await other_bodies(observer, observation)
 
-    def body_of(request_id: str) -> Body | None:
-        return observation.bodies.get(request_id) or others.get(request_id)
-
     def made() -> bytes:
         older = observation.older(first, HAR_EVENTS)
         seen = [(seq, one.unpack()) for seq, one in (*older.items, *kept)]
-        missing = older.missed
-        return pack(har(seen, body_of, observer.redactor, version=__version__, missing=missing))
+        missing, redactor = older.missed, observer.redactor
+        with observation.kept_bodies() as kept_body:
+
+            def body_of(request_id: str) -> Body | None:
+                return kept_body(request_id) or others.get(request_id)
+
+            return pack(har(seen, body_of, redactor, version=__version__, missing=missing))
 
     # Masking thousands of entries takes a while; the event loop goes on meanwhile.
     return (await to_thread.run_sync(made)).decode()

@@ -234,8 +234,10 @@ def _ids_of(headers: Mapping[str, str]) -> set[str]:
 
 def _told(name: str, facts: Mapping[str, Any]) -> str:
     """A moment's line, with the place in the code where it has one."""
-    place = facts.get("stack")
-    where = f" ({place['url']}:{place['line']})" if place and place["line"] else ""
+    place = facts.get("stack") or {}
+    place = place.get("original") or place
+    source = place.get("source") or place.get("url")
+    where = f" ({source}:{place['line']})" if place.get("line") else ""
     return line_of(name, facts) + where
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.chromium import Debugger
 from tests.support.observing import Watcher, texts, visit
 
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-def test_targets_are_listed_and_filtered_without_the_browsers_own_surfaces(
+def test_targets_of_all_types_are_listed_and_filtered(
     chromium: Chromium, site: Site, watcher: Watcher
 ) -> None:
     target = chromium.open(site.url("/frames"))
     everything = watcher.call("cdp_list_targets")["targets"]
     assert all({"id", "type", "title", "url", "attached"} == entry.keys() for entry in everything)
-    assert "browser_ui" not in {entry["type"] for entry in everything}
+    with Debugger(chromium.ws_url) as browser:
+        listed = browser.send("Target.getTargets")["targetInfos"]
+    # Without types, also the browser's own surfaces.
+    told = sorted((entry["id"], entry["type"]) for entry in everything)
+    assert told == sorted((info["targetId"], info["type"]) for info in listed)
     only = watcher.call("cdp_list_targets", filterUrlIncludes="/frames", types=["page"])["targets"]
     assert [entry["id"] for entry in only] == [target]
     chromium.close_tab(target)
@@ -82,6 +87,8 @@ def test_each_error_code_is_reached_with_a_hint(
     assert error["code"] == code
     assert error["message"]
     assert error["details"]["hint"]
+    if code == "BROWSER_UNREACHABLE":
+        assert error["details"]["cause"]
 
 
 @pytest.fixture

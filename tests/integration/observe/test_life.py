@@ -141,7 +141,10 @@ def test_a_buffer_expires_after_its_time_to_live(chromium: Chromium, watcher: Wa
     watcher.wait_for(target, lambda found: "short-lived" in texts(found))
     # Reading is no activity of the page: it must not keep the buffer alive.
     wait_until(lambda: watcher.ask("cdp_get_filters", targetId=target)["isError"])
-    assert watcher.fault("cdp_read_events", targetId=target)["code"] == "NOT_OBSERVING"
+    fault = watcher.fault("cdp_read_events", targetId=target)
+    assert fault["code"] == "NOT_OBSERVING"
+    assert "ttlSec of 1" in fault["message"]
+    assert fault["details"]["cause"] == "ttl_over"
     chromium.close_tab(target)
 
 

@@ -170,3 +170,17 @@ def test_a_cut_text_is_one_line_and_never_longer_than_asked() -> None:
     assert cut("a\n  b") == "a b"
     assert cut("x" * 10, 10) == "x" * 10
     assert cut("x" * 11, 10) == "x" * 9 + "…"
+
+
+def test_an_error_is_told_with_its_place_in_the_sources() -> None:
+    text = (
+        "Error: no customer\n    at r (http://localhost:3000/a.min.js:1:90)\nCaused by: Error: why"
+    )
+    place = {"source": "http://localhost:3000/a.js", "line": 11, "column": 5, "name": "check"}
+    stack = {"url": "http://localhost:3000/a.min.js", "line": 1, "column": 90, "original": place}
+    log = Log().add("console", type="error", text=text, stack=stack)
+    (line,) = digest(log.events, BASE).console
+    assert "a.min.js" not in line
+    assert line.startswith("error: Error: no customer")
+    assert "Caused by: Error: why" in line
+    assert line.endswith("(check, http://localhost:3000/a.js:11)")

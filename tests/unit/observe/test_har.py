@@ -186,7 +186,8 @@ def test_caches_and_service_workers_are_marked(tape: Tape) -> None:
     assert entry["_fromDiskCache"] is True
     assert entry["_fromServiceWorker"] is True
     assert entry["response"]["bodySize"] == 0
-    assert entry["cache"] == {}
+    before = {"lastAccess": entry["startedDateTime"], "eTag": "", "hitCount": 0}
+    assert entry["cache"] == {"beforeRequest": before}
 
 
 # Redirects, failures, what is under way, what is missing

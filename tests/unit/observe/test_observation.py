@@ -15,9 +15,9 @@ from pilothouse.core.redact import Redactor
 from pilothouse.observe.answer import fitting
 from pilothouse.observe.model import Body, Filters
 from pilothouse.observe.observation import REPEATED_MOST, Observation
-from pilothouse.observe.protocol import MAX_REQUESTS
 from pilothouse.observe.query import Query
 from pilothouse.observe.reading import read
+from pilothouse.observe.traffic import MAX_REQUESTS
 
 FUZZED = 20_000
 CAPACITY = 500

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pilothouse.observe.protocol import INTERESTING, MAX_REQUESTS, Normalizer
+from pilothouse.observe.protocol import INTERESTING, Normalizer
+from pilothouse.observe.traffic import MAX_REQUESTS
 
 URL = "http://shop.test/items"
 OTHER = {"kind": "other"}

@@ -16,7 +16,8 @@ import pytest
 from pilothouse.observe.model import Seen
 from pilothouse.observe.observation import Observation
 from pilothouse.observe.query import Query
-from pilothouse.observe.store import SessionStore, Store, StoreError, open_store
+from pilothouse.observe.session_store import SessionStore, open_store
+from pilothouse.observe.store import Store, StoreError
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def test_two_owners_do_not_see_each_other(store: Store) -> None:
 
 _OTHER = """
 import sys
-from pilothouse.observe.store import open_store
+from pilothouse.observe.session_store import open_store
 with open_store(f"sqlite:{sys.argv[1]}", "me") as keep:
     print(keep._owner, flush=True)
     sys.stdin.read()

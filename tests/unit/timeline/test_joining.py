@@ -40,6 +40,15 @@ def test_an_exchange_is_one_item_with_its_outcome_and_its_length() -> None:
     assert order.failed
 
 
+def test_a_line_is_told_with_its_place_in_the_sources_where_it_is_known() -> None:
+    written = Written()
+    served = {"url": f"{SHOP}/a.min.js", "line": 1, "column": 90}
+    written.console(5, "plain", stack=served)
+    written.console(6, "mapped", stack={**served, "original": {"source": "a.js", "line": 11}})
+    told = [item.text for item in items(written).values()]
+    assert told == [f"console error: plain ({SHOP}/a.min.js:1)", "console error: mapped (a.js:11)"]
+
+
 def test_what_has_no_answer_yet_goes_on() -> None:
     written = Written()
     written.request("1.1", 5, f"{SHOP}/slow")
