@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 NEWEST = 500
 """Events that a digest looks at; a flood between two steps must not slow the second one."""
 
+EXPLAIN_S = 0.3
+"""How long a step's answer waits until its errors are led back to their sources."""
+
 
 class SessionRecorder:
     """Implements e2e's `Recorder` for one agent."""
@@ -105,6 +108,10 @@ class TabRecording:
         page = Page.of(events)
         await settle_places(page, self._observation.mapper, self._observer.redactor)
         return page.events
+
+    async def explained(self) -> None:
+        if under_way := set(self._observation.explaining):
+            await asyncio.wait(under_way, timeout=EXPLAIN_S)
 
     async def title(self) -> str | None:
         return await self._observer.title(self._observation.target_id)

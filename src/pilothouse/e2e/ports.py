@@ -78,7 +78,10 @@ class Recording(Protocol):
         """Events from a seq on, masked as they are shown; the oldest may be gone."""
 
     async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same events with the frames of exceptions led back to their sources."""
+        """The same events with their places led back to the sources."""
+
+    async def explained(self) -> None:
+        """Wait a moment until more is known of the newest errors: their sources and causes."""
 
     async def title(self) -> str | None:
         """The tab's title, without asking its page; None where it cannot be known."""

@@ -364,6 +364,8 @@ class E2eSession:
             if look:
                 later = await tab.changes()
                 changes = changes.joined(later) if changes else later
+            if tab.recording is not None:
+                await tab.recording.explained()
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
 

@@ -46,16 +46,19 @@ class Explainer:
         if not kept or len(self._tasks) >= MOST:
             return
         if objects := errors_with_more(method, params):
-            self._spawn(self._tell_causes(observation, kept[0]["seq"], objects, session))
-        self._spawn(_tell_places(observation, kept[0]))
+            causes = self._tell_causes(observation, kept[0]["seq"], objects, session)
+            self._spawn(causes, observation)
+        self._spawn(_tell_places(observation, kept[0]), observation)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], observation: Observation) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        observation.explaining.add(task)
+        task.add_done_callback(partial(self._done, observation))
 
-    def _done(self, task: asyncio.Future[None]) -> None:
+    def _done(self, observation: Observation, task: asyncio.Future[None]) -> None:
         self._tasks.discard(task)
+        observation.explaining.discard(task)
         if not task.cancelled():
             task.exception()  # an error whose page has gone keeps what it said itself
 

@@ -16,6 +16,7 @@ from pilothouse.observe.protocol import Normalizer
 from pilothouse.observe.query import Query
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
@@ -119,6 +120,8 @@ class Observation:
         self.session_of: dict[str, str] = {}
         """Request id → the CDP session that saw it, which alone can give its body."""
         self.mapper: Mapper | None = None
+        self.explaining: set[Future[None]] = set()
+        """What is being found out about errors; it ends by itself."""
         self.heard: list[Callable[[], None]] = []
         """Called when something was kept; for those who wait for an event."""
         self.uri = f"cdp://events/{self.target_id}"

@@ -13,6 +13,7 @@ from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from tests.support.driving import Driver
+    from tests.support.site import Site
 
 pytestmark = pytest.mark.browser
 
@@ -59,6 +60,14 @@ def test_a_digest_tells_requests_and_changes(shop: Driver) -> None:
     assert "navigated" not in done
     assert done["dom"].startswith("2 added, 1 removed: ")
     assert "one more lamp" in done["dom"]
+
+
+def test_a_digest_tells_errors_with_their_place_in_the_sources(shop: Driver, site: Site) -> None:
+    shop.call("navigate", url=site.url("/mapped"))
+    (line,) = clicks(shop, "#pay", settle=2_000)["console"]
+    assert line.startswith("error: Error: no customer for an order of 12")
+    assert line.endswith(f"(checkCustomer, {site.url('/mapped.js')}:11)")
+    shop.visit("/")
 
 
 def test_a_digest_tells_console_lines_errors_first(shop: Driver) -> None:
