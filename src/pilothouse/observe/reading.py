@@ -42,6 +42,9 @@ _BULKY = (
     "wallTime",
     "protocol",
     "remoteAddress",
+    "headersSize",
+    "initiatedAt",
+    "priority",
 )
 
 

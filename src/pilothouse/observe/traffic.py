@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.observe.extra import (
+    NOT_KEPT,
     Request,
     answer_facts,
     merged,
@@ -70,7 +71,7 @@ class Traffic:
             return
         if event["kind"] == "request":
             known.sent_seq = seq
-        else:
+        elif event["kind"] == "response" or known.answer_seq == NOT_KEPT:
             known.answer_seq = seq
 
     # Requests
