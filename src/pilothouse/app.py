@@ -70,6 +70,23 @@ def check_store(settings: Settings) -> None:
         raise StartError(f"--store: {error}") from None
 
 
+def check_client_cert(settings: Settings) -> None:
+    """Raises StartError when there is no certificate with its key in the file."""
+    if not settings.client_cert:
+        return
+    import ssl
+
+    try:
+        # An encrypted key would be asked for at the terminal, which belongs to the protocol.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(settings.client_cert, password="")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise StartError(
+            f"--client-cert: {settings.client_cert} has no certificate with an unencrypted key that"
+            f" can be read, in PEM ({said})"
+        ) from None
+
+
 def make_log(settings: Settings, redactor: Redactor) -> Log:
     level = "debug" if settings.mcp_debug else settings.log_level
     log = Log("pilothouse", level, redactor)
@@ -152,6 +169,7 @@ def serve_stdio(
 ) -> int:
     """Serve one client on stdin and stdout until it closes stdin."""
     check_store(settings)
+    check_client_cert(settings)
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
     calm_collector()
@@ -241,6 +259,7 @@ def serve_http(
     """
     check_startable(settings)
     check_store(settings)
+    check_client_cert(settings)
     oauth = make_oauth(settings)
     make_tls(settings)
     redactor = make_redactor(settings)

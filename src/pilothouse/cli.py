@@ -9,6 +9,7 @@ import argparse
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pilothouse import __version__
@@ -173,12 +174,21 @@ def main(
             return wrap.main(resolve({}, os.environ), words)
         parsed = _parser(command).parse_args(words)
         given = _given(command, parsed)
-        settings = resolve(given, os.environ)
+        settings = _with_whole_paths(resolve(given, os.environ))
         return _run(command, parsed, settings, given, parts, extend)
     except (Misuse, BadSetting) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _with_whole_paths(settings: Settings) -> Settings:
+    """Return the settings with paths that other processes of ours find, wherever these run."""
+    given = {name: getattr(settings, name) for name in ("upstream_ca", "client_cert")}
+    whole = {
+        name: os.path.abspath(os.path.expanduser(path)) for name, path in given.items() if path
+    }
+    return replace(settings, **whole)
 
 
 def _unknown_command(word: str) -> str:

@@ -161,6 +161,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
             engine_options=[
                 f"--max-bytes={settings.history_mb << 20}",
                 *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
+                *([f"--client-cert={settings.client_cert}"] if settings.client_cert else []),
                 *(["--insecure"] if settings.upstream_insecure else []),
             ],
         ) as proxy,

@@ -48,6 +48,7 @@ def serve_hub(settings: Settings, given: Mapping[str, Any], ready: Ready) -> int
 
     app.check_startable(settings)
     app.check_store(settings)
+    app.check_client_cert(settings)
     files = hub_files(settings.home, os.environ)
     running = become_hub(files)
     if running is not None:

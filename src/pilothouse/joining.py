@@ -52,6 +52,7 @@ OF_THE_HUB = (
     "browser",
     "history_mb",
     "upstream_ca",
+    "client_cert",
     "upstream_insecure",
     "config_port",
     "rest_port",
@@ -97,12 +98,13 @@ def _here() -> str:
 
 def _check(settings: Settings) -> None:
     """What can only be checked with more than the standard library is rarely set."""
-    if settings.redact or settings.store:
+    if settings.redact or settings.store or settings.client_cert:
         from pilothouse import app
 
         try:
             app.make_redactor(settings)
             app.check_store(settings)
+            app.check_client_cert(settings)
         except app.StartError as error:
             raise BadSetting(str(error)) from None
 

@@ -55,7 +55,9 @@ class Tap(Agent):
 
     def get(self, url: str, **more: Any) -> httpx.Response:
         """A request through the proxy, by a client of its own."""
-        with httpx.Client(proxy=f"http://127.0.0.1:{self.port}", timeout=GUARD_S) as client:
+        verify = more.pop("verify", True)
+        proxy = f"http://127.0.0.1:{self.port}"
+        with httpx.Client(proxy=proxy, verify=verify, timeout=GUARD_S) as client:
             return client.request(more.pop("method", "GET"), url, **more)
 
     def packets(self, filter: str = "", **more: Any) -> list[dict[str, Any]]:

@@ -331,6 +331,12 @@ class Settings:
         "PILOTHOUSE_UPSTREAM_CA",
         group="intercept",
     )
+    client_cert: str = _setting(
+        "",
+        "File (PEM) with the certificate and key that the proxy shows to servers that ask for one",
+        "PILOTHOUSE_CLIENT_CERT",
+        group="intercept",
+    )
     upstream_insecure: bool = _setting(
         False,
         "Let the proxy take any certificate that a server shows",

@@ -58,14 +58,16 @@ class Jobs:
         *,
         ssl_insecure: bool = False,
         ca_file: Path | None = None,
+        client_cert: Path | None = None,
         is_forbidden: Forbidden | None = None,
     ) -> None:
-        """How servers prove who they are is judged as the proxy itself does."""
+        """How servers prove who they are is judged as the proxy itself does, and they are shown
+        the same certificate."""
         self._reader = reader
         self._record = record
         self._clock = clock
         self._is_forbidden = is_forbidden
-        sender = Sender(clock, ssl_insecure=ssl_insecure, ca_file=ca_file)
+        sender = Sender(clock, ssl_insecure=ssl_insecure, ca_file=ca_file, client_cert=client_cert)
         self._courier = Courier(sender, inject, clock)
         self._random = SystemRandom()
         self._budget = Budget(clock)

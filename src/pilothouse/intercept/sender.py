@@ -27,6 +27,24 @@ _FIRST_S = 2.0
 _QUIET_S = 0.3
 """It is over when nothing more came for so long."""
 _MOST_DATAGRAMS = 1_000
+_MISSING = (
+    "the server asks for a client certificate: start Pilothouse with --client-cert FILE (PEM, with"
+    " its key)"
+)
+_REFUSED = "the server did not accept the client certificate of --client-cert"
+_CERTIFICATE_ALERTS = frozenset(
+    f"{version}_ALERT_{alert}"
+    for version in ("SSLV3", "TLSV1", "TLSV13")
+    for alert in (
+        "CERTIFICATE_REQUIRED",
+        "BAD_CERTIFICATE",
+        "UNKNOWN_CA",
+        "CERTIFICATE_UNKNOWN",
+        "CERTIFICATE_EXPIRED",
+        "UNSUPPORTED_CERTIFICATE",
+    )
+)
+"""What a server answers to a certificate that it does not take, or to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +90,19 @@ class Sender:
     """Opens a connection for each send, and closes it afterwards."""
 
     def __init__(
-        self, clock: Clock, *, ssl_insecure: bool = False, ca_file: Path | None = None
+        self,
+        clock: Clock,
+        *,
+        ssl_insecure: bool = False,
+        ca_file: Path | None = None,
+        client_cert: Path | None = None,
     ) -> None:
-        """`ca_file` has authorities that are trusted besides the usual ones."""
+        """`ca_file` has authorities that are trusted besides the usual ones, `client_cert` what
+        servers are shown that ask for a certificate."""
         self._clock = clock
         self._ssl_insecure = ssl_insecure
         self._ca_file = ca_file
+        self._client_cert = client_cert
 
     async def http(
         self,
@@ -102,7 +127,7 @@ class Sender:
             outcome.error = f"no end within {timeout_s * 1000:.0f} ms, {outcome.reached}"
         except (OSError, ValueError) as problem:
             # ValueError: a name that cannot be one, which only the resolver and TLS find out.
-            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
         outcome.error = outcome.error or talk.error
         outcome.ended = self._clock()
         return outcome
@@ -133,7 +158,9 @@ class Sender:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         secured: dict[str, Any] = {}
         if target.is_secure:
-            context = await asyncio.to_thread(_context, self._ssl_insecure, self._ca_file, alpn)
+            context = await asyncio.to_thread(
+                _context, self._ssl_insecure, self._ca_file, self._client_cert, alpn
+            )
             secured = {"ssl": context, "server_hostname": target.host or target.ip}
         reader, writer = await asyncio.open_connection(
             target.ip or target.host, target.port, limit=_PIECE, **secured
@@ -159,7 +186,7 @@ class Sender:
         except TimeoutError:
             outcome.error = f"no connection within {timeout_s * 1000:.0f} ms, {outcome.reached}"
         except (OSError, ValueError) as problem:
-            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
         outcome.ended = self._clock()
         return outcome
 
@@ -179,7 +206,7 @@ class Sender:
             finally:
                 transport.close()
         except OSError as problem:
-            outcome.error = f"{outcome.reached}: {_reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
         outcome.ended = self._clock()
         return outcome
 
@@ -196,6 +223,14 @@ class Sender:
             outcome.response.time = outcome.response.time or self._clock()
             outcome.response.add(data)
             wait = _QUIET_S
+
+    def _reason(self, problem: Exception) -> str:
+        if isinstance(problem, ssl.SSLError) and problem.reason in _CERTIFICATE_ALERTS:
+            return _REFUSED if self._client_cert else _MISSING
+        if isinstance(problem, ssl.SSLCertVerificationError):
+            return f"the server's certificate is not trusted: {problem.verify_message}"
+        said = problem.strerror if isinstance(problem, OSError) else ""
+        return said or str(problem) or type(problem).__name__
 
 
 class _Inbox(asyncio.DatagramProtocol):
@@ -222,7 +257,9 @@ class _Inbox(asyncio.DatagramProtocol):
 
 
 @cache
-def _context(insecure: bool, ca_file: Path | None, alpn: str) -> ssl.SSLContext:
+def _context(
+    insecure: bool, ca_file: Path | None, client_cert: Path | None, alpn: str
+) -> ssl.SSLContext:
     """Kept, because reading the trusted authorities takes long."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if insecure:
@@ -232,6 +269,8 @@ def _context(insecure: bool, ca_file: Path | None, alpn: str) -> ssl.SSLContext:
         context.load_default_certs()
         if ca_file is not None:
             context.load_verify_locations(ca_file)
+    if client_cert is not None:
+        context.load_cert_chain(client_cert)
     if alpn:
         context.set_alpn_protocols([alpn])
     return context
@@ -239,10 +278,3 @@ def _context(insecure: bool, ca_file: Path | None, alpn: str) -> ssl.SSLContext:
 
 def _address(pair: Any) -> Address:
     return Address(str(pair[0]), int(pair[1])) if pair else Address()
-
-
-def _reason(problem: Exception) -> str:
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not trusted: {problem.verify_message}"
-    said = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-    return said or type(problem).__name__

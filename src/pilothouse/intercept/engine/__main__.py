@@ -45,7 +45,10 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
     link = await Link.open(owner)
     _log_to(link, clock)
     master = EngineMaster(
-        options.folder, upstream_ca=options.upstream_ca, verify=not options.insecure
+        options.folder,
+        upstream_ca=options.upstream_ca,
+        client_cert=options.client_cert,
+        verify=not options.insecure,
     )
     announcer = Announcer()
 
@@ -106,6 +109,7 @@ def _assemble(
             clock,
             ssl_insecure=options.insecure,
             ca_file=options.upstream_ca,
+            client_cert=options.client_cert,
             is_forbidden=guard.forbids,
         )
 
@@ -136,6 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--upstream-ca", type=Path, help="authorities of servers, besides the usual"
     )
+    parser.add_argument("--client-cert", type=Path, help="shown to servers that ask for one")
     parser.add_argument("--insecure", action="store_true", help="accept any server's certificate")
     parser.add_argument("--hold-s", type=float, default=AUTO_FORWARD_S)
     return parser.parse_args()

@@ -22,6 +22,7 @@ from mitmproxy.utils import asyncio_utils
 
 from pilothouse.intercept.engine import http1_gaps, protocol_errors  # noqa: F401  # for what they do
 from pilothouse.intercept.engine.certificates import ca_folder, ca_pem
+from pilothouse.intercept.engine.client_certificates import ClientCertificates
 from pilothouse.intercept.engine.streaming import KEPT_BODY
 
 if TYPE_CHECKING:
@@ -59,21 +60,26 @@ class EngineMaster(Master):
     """Without mitmproxy's own `run`: its listeners are started by `Listeners`.
 
     `upstream_ca` is a file with authorities that upstream servers may be signed by, besides the
-    public ones.
+    public ones. `client_cert` is what servers that ask for a certificate are shown.
     """
 
-    def __init__(self, folder: Path, *, upstream_ca: Path | None, verify: bool) -> None:
+    def __init__(
+        self, folder: Path, *, upstream_ca: Path | None, client_cert: Path | None, verify: bool
+    ) -> None:
         super().__init__(Options())
         self._legacy_log_events.uninstall()
         self.addons = Hooks(self)
         self.proxy = Proxyserver()
         ca_pem(folder)
         trusted = str(_bundle(folder, upstream_ca)) if upstream_ca else None
-        self.addons.add(DisableH2C(), self.proxy, NextLayer(), TlsConfig(), UpdateAltSvc())
+        self.addons.add(
+            DisableH2C(), self.proxy, NextLayer(), TlsConfig(), ClientCertificates(), UpdateAltSvc()
+        )
         self.options.update(
             confdir=str(ca_folder(folder)),
             ssl_insecure=not verify,
             ssl_verify_upstream_trusted_ca=trusted,
+            client_certs=str(client_cert) if client_cert else None,
             # What a forwarder was sent is what its server gets.
             keep_host_header=True,
             # Only for bodies that grow beyond it; known sizes are judged by `capture`.

@@ -2,7 +2,8 @@
 
 A body that was held back until it was whole, and never became it, is forgotten with the
 connection: the record would say that nothing came. A stream that the server resets is said to be
-reset by the client. And a certificate that is not trusted is nothing that the client can help.
+reset by the client. And a certificate that is not trusted, or that the server misses, is nothing
+that the client can help.
 Imported for what it does.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy.layers.http import HttpStream, _events
+
+from pilothouse.intercept.engine.client_certificates import given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,7 +32,7 @@ def _put_right(handle: _Handle) -> _Handle:
         _keep(self.flow.request, self.request_body_buf)
         _keep(self.flow.response, self.response_body_buf)
         if isinstance(event, _events.ResponseProtocolError):
-            event.message = _told(event.message)
+            event.message = _told(event.message, self.context.server)
         yield from handle(self, event)
 
     return handled
@@ -40,8 +43,10 @@ def _keep(message: Any, came: Any) -> None:
         message.raw_content = bytes(came)
 
 
-def _told(error: str) -> str:
+def _told(error: str, server: Any) -> str:
     """Of the server's side."""
+    if why := given_up(server):
+        return why if why in error else f"{why} ({error})"
     if error.startswith("Certificate verify failed"):
         return f"{error}. {_TRUST}"
     return error.replace(_RESET_BY_CLIENT, "stream reset by server", 1)
