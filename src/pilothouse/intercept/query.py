@@ -195,14 +195,15 @@ class _Asked:
         taken = list(islice(found, skip + self.ask.limit + 1))
         given = taken[skip : skip + self.ask.limit]
         if len(taken) > skip + self.ask.limit:
-            return self._page(given, Place(given[-1][1], given[-1][0]))
+            return self._page(given, Place(given[-1][1], given[-1][0]), seen=len(taken))
         if self.walk.complete:
             is_whole = not self.ask.cursor and skip == self.ask.offset
-            return self._page(given, None, total=(len(taken), True) if is_whole else None)
+            total = (len(taken), True) if is_whole else None
+            return self._page(given, None, seen=len(taken), total=total)
         key = _key(self.snapshot.db, self.order.name, self.walk.reached)
         place = Place(key, self.walk.reached, max(0, skip - len(taken)))
         # The time for this page is used up, so nothing more is counted.
-        return self._page(given, place, complete=False, total=(0, False))
+        return self._page(given, place, seen=len(taken), complete=False, total=(0, False))
 
     def _by_window(self, place: Place) -> HistoryPage:
         """As many ids as can be read in time are sorted together; the next window follows."""
@@ -222,12 +223,12 @@ class _Asked:
             )
         if len(best) > skip + self.ask.limit:
             last = given[-1]
-            return self._page(
-                given, Place(last[1], last[0], low=max(low, 1), high=high), complete=is_rest
-            )
+            place = Place(last[1], last[0], low=max(low, 1), high=high)
+            return self._page(given, place, seen=len(best), complete=is_rest)
         if is_rest:
-            return self._page(given, None)
-        return self._page(given, Place(skip=max(0, skip - len(best)), high=low - 1), complete=False)
+            return self._page(given, None, seen=len(best))
+        place = Place(skip=max(0, skip - len(best)), high=low - 1)
+        return self._page(given, place, seen=len(best), complete=False)
 
     def _best(self, low: int, high: int, place: Place) -> list[Found]:
         """The first rows of the order behind the place, of all that match within the time."""
@@ -248,17 +249,18 @@ class _Asked:
         given: list[Found],
         place: Place | None,
         *,
+        seen: int,
         complete: bool = True,
         total: tuple[int, bool] | None = None,
     ) -> HistoryPage:
+        """`seen` is how many rows were found, those that the offset skips among them."""
         count, is_exact = self._total() if total is None else total
-        least = self.ask.offset + len(given) + (place is not None)
         question = (self.ask.filter, self.ask.session)
         if self.reading.given_up:
             self.warning = _also(self.warning, _given_up({id for id, _ in self.reading.given_up}))
         return HistoryPage(
             rows=_rows(self.snapshot, [id for id, _ in given]),
-            total_count=count if is_exact else max(count, least),
+            total_count=count if is_exact else max(count, seen),
             total_is_exact=is_exact,
             has_more=place is not None,
             complete=complete,

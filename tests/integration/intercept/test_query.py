@@ -293,6 +293,21 @@ def test_a_scan_out_of_time_goes_on_by_cursor_and_loses_nothing(
         assert any(not page.complete for page in pages)
 
 
+@pytest.mark.parametrize("order", ["id desc", "time desc", "url desc"])
+def test_a_scan_out_of_time_counts_what_it_found_and_no_more(history: History, order: str) -> None:
+    history.add(*(made(response=b"word") for _ in range(30)))
+    hasty = HistoryReader(history.path, now=Clock(0.05))
+    nothing = HistoryAsk(filter="response =~ n.thing", order=order)
+    pages = list(paged(hasty, nothing))
+    assert any(not page.complete for page in pages)
+    assert {page.total_count for page in pages} == {0}
+    beyond = HistoryAsk(filter="response =~ w.rd", order=order, offset=50)
+    page = hasty.page(beyond)
+    assert (page.rows, page.complete, page.total_is_exact) == ([], False, False)
+    assert 0 < page.total_count < 50
+    hasty.close()
+
+
 def test_an_offset_that_time_cut_short_goes_on_in_the_cursor(history: History) -> None:
     history.add(*(made(response=b"word") for _ in range(30)))
     hasty = HistoryReader(history.path, now=Clock(0.05))
