@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -15,10 +16,10 @@ from pilothouse.intercept.model import FAULTS, BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, Interceptor
 
 if TYPE_CHECKING:
-    from pilothouse.intercept.ports import Detail
+    from pilothouse.intercept.ports import Detail, Side
 
 MOST_BODY_BYTES = 4 * 1024 * 1024
-"""Of all bodies in one HAR together; the first exchange is there whatever it measures."""
+"""Of all bodies in one HAR together."""
 
 
 class ExportHar(Asking):
@@ -27,14 +28,17 @@ class ExportHar(Asking):
         default=None, max_length=MOST_ROWS, description="These instead"
     )
     limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Newest packets at most")
+    max_body_bytes: int = Field(
+        default=MOST_BODY_BYTES, ge=0, le=MOST_BODY_BYTES, description="Leave larger bodies out"
+    )
 
 
 class Har(SnakeResult):
     har: dict[str, Any] = Field(description="HAR 1.2, oldest first, secrets masked")
-    entries: int = Field(description="Exchanges in it")
+    entries: int = Field(description="Entries in it")
     has_more: bool = Field(description="Whether older packets match, too")
     left_out: list[int] | None = Field(
-        default=None, description="Packets for which there was no room; export them by packet_ids"
+        default=None, description="Packets without their bodies: too large, or no room for them"
     )
 
     def dump(self) -> dict[str, Any]:
@@ -67,17 +71,20 @@ async def export_har(args: ExportHar, interceptor: Interceptor) -> Har:
         ask = HistoryAsk(limit=args.limit, filter=args.filter or "", session=interceptor.session)
         page = await interceptor.history(ask)
         wanted, has_more = [row["id"] for row in page.rows], page.has_more or not page.complete
-    exchanges, left_out = await _exchanges(interceptor, wanted)
+    exchanges, left_out = await _exchanges(interceptor, wanted, args.max_body_bytes)
     made = await to_thread.run_sync(har, exchanges, interceptor.redactor)
     return Har(
-        har=made, entries=len(exchanges), has_more=has_more, left_out=sorted(left_out) or None
+        har=made,
+        entries=len(made["log"]["entries"]),
+        has_more=has_more,
+        left_out=sorted(left_out) or None,
     )
 
 
 async def _exchanges(
-    interceptor: Interceptor, packet_ids: list[int]
+    interceptor: Interceptor, packet_ids: list[int], max_body_bytes: int
 ) -> tuple[list[Detail], list[int]]:
-    """Each exchange once, newest first, and the packets of those that have no room."""
+    """Return each exchange once, newest first, and the packets whose bodies have no room."""
     found: dict[int, Detail] = {}
     left_out: list[int] = []
     room = MOST_BODY_BYTES
@@ -86,11 +93,16 @@ async def _exchanges(
         group = detail.row["group"]
         if group in found:
             continue
-        room -= sum(len(side.body) for side in (detail.request, detail.response) if side)
-        if room < 0 and found:
-            left_out.append(packet_id)
-        else:
-            found[group] = detail
+        for name in ("request", "response"):
+            side: Side | None = getattr(detail, name)
+            if side is None or not side.body:
+                continue
+            if len(side.body) > min(max_body_bytes, room):
+                left_out.append(side.id)
+                detail = replace(detail, **{name: replace(side, body=b"")})
+            else:
+                room -= len(side.body)
+        found[group] = detail
     return list(found.values()), left_out
 
 

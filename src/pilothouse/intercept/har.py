@@ -2,7 +2,7 @@
 
 Messages of a WebSocket stand with its handshake, under the name that Chrome's own export has; those
 of a stream of events with its response, those of TCP and UDP with an entry of their connection.
-Nothing that is given is left out.
+Nothing that is given is left out; a body that is not given whole is said to be so.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _request(row: Record, side: Side | None, redactor: Redactor) -> Record:
         "headersSize": len(head) if head else -1,
         "bodySize": length,
     }
-    if body:
+    if length:
         made["postData"] = _post_data(head, body, length, redactor)
     return made
 
@@ -160,7 +160,7 @@ def _response(row: Record, side: Side | None, redactor: Redactor) -> Record:
 def _content(head: bytes, body: bytes, length: int, redactor: Redactor) -> Record:
     made: Record = {"size": length, "mimeType": header(head, "content-type") or _UNKNOWN_TYPE}
     if not body:
-        return made
+        return made | _comment(body, length)
     shown, is_text = shown_body(head, body, redactor)
     made["size"] = len(shown) if len(body) == length else length
     if header(head, "content-encoding") and len(body) == length:
@@ -173,7 +173,9 @@ def _content(head: bytes, body: bytes, length: int, redactor: Redactor) -> Recor
 
 
 def _comment(body: bytes, length: int) -> Record:
-    return {"comment": f"cut; {length} bytes in full"} if len(body) < length else {}
+    if len(body) == length:
+        return {}
+    return {"comment": f"{'cut' if body else 'left out'}; {length} bytes in full"}
 
 
 def _stand_in(detail: Detail, redactor: Redactor) -> Record:

@@ -174,14 +174,21 @@ def test_two_exchanges_are_compared(tap: Tap, recorded: list[int]) -> None:
     assert {"path": "$.path", "a": '"/one"', "b": '"/three"'} in changes
 
 
-def test_what_has_no_room_in_a_har_is_named(shop: App) -> None:
+def test_bodies_have_no_room_in_a_har_before_entries_have_none(shop: App) -> None:
     body = b"x" * 1_000_000
     with Tap() as tap:  # of its own: the history gets larger
         tap.listen()
         for number in range(MOST_BODY_BYTES // len(body) + 1):
             tap.get(f"{shop.url}/large?{number}", method="POST", content=body)
         wait_until(lambda: len(tap.packets("url =~ ^/large && status == 200")) == 10)
-        packets = [packet["id"] for packet in tap.packets("url =~ ^/large")][::2]
+        packets = [packet["id"] for packet in tap.packets("url =~ ^/large")]
         har = tap.call("export_har", packet_ids=packets)
-    assert har["left_out"] == packets[: len(packets) - har["entries"]]
-    assert har["left_out"]
+        small = tap.call("export_har", packet_ids=packets, max_body_bytes=0)
+    assert (har["entries"], entries(har)) == (5, packets[::2])
+    assert har["left_out"] == packets[: len(har["left_out"])]
+    oldest, newest = har["har"]["log"]["entries"][:: len(packets) // 2 - 1]
+    for shown in (oldest["request"]["postData"], oldest["response"]["content"]):
+        assert (shown.get("text", ""), shown["comment"][:8]) == ("", "left out")
+    assert oldest["request"]["bodySize"] == len(body)
+    assert newest["request"]["postData"]["text"] == body.decode()
+    assert (small["entries"], small["left_out"]) == (5, packets)
