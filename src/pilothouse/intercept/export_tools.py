@@ -99,7 +99,8 @@ async def _exchanges(
                 continue
             if len(side.body) > min(max_body_bytes, room):
                 left_out.append(side.id)
-                detail = replace(detail, **{name: replace(side, body=b"")})
+                without: dict[str, Any] = {name: replace(side, body=b"")}
+                detail = replace(detail, **without)
             else:
                 room -= len(side.body)
         found[group] = detail

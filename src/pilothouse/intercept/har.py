@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _UNKNOWN_TYPE = "x-unknown"
 _USUAL_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _NO_SIDE = (b"", b"", 0)
+_OPCODES = {"TEXT": 1, "BINARY": 2, "CLOSE": 8, "PING": 9, "PONG": 10}
+"""Of WebSocket frames, by what stands in the column `method`."""
 
 
 def har(exchanges: Iterable[Detail], redactor: Redactor) -> dict[str, Any]:
@@ -196,7 +198,7 @@ def _message(detail: Detail, redactor: Redactor) -> Record:
     made: Record = {
         "type": "send" if detail.request is not None else "receive",
         "time": round(side.time / 1000, 6),
-        "opcode": 1 if is_text else 2,
+        "opcode": _OPCODES.get(detail.row["method"] or "", 1 if is_text else 2),
         "data": shown.decode("utf-8", "replace") if is_text else b64encode(shown).decode(),
     }
     if len(side.body) < side.body_length:

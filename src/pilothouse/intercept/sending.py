@@ -26,6 +26,8 @@ _GONE = "its request is not in the history any more"
 _WHY_NO_REQUEST = {"SSE": "the server sent it; send the request of its stream again"}
 BINARY = "BINARY"
 """In the column `method` of a WebSocket's message: what its frame said that it is."""
+CONTROL = frozenset({"PING", "PONG", "CLOSE"})
+"""In the same column: frames that are no messages."""
 _FRESH = frozenset({"TCP", "UDP"})
 """Kinds that a connection of their own can carry on without what was said before."""
 
@@ -68,6 +70,8 @@ def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> Templa
     side = (request or detail.response) if is_message else request
     if side is None:
         raise _unsendable(packet_id, _WHY_NO_REQUEST.get(detail.row["type"], _GONE))
+    if is_message and detail.row["method"] in CONTROL:
+        raise _unsendable(packet_id, f"a {detail.row['method']} is no message; send one that is")
     if len(side.body) < side.body_length:
         raise _unsendable(
             packet_id,

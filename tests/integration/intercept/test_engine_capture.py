@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import websockets
@@ -278,7 +278,12 @@ async def test_websocket_messages_are_rows_of_one_connection(
             assert await socket.recv() == "echo:hi"
             await socket.send(b"\x00\xff")
             assert await socket.recv() == b"\x00\xff"
-    rows = [row for row in await rig.packets() if row["url"] == f"/chat-{scheme}"]
+
+    async def closed() -> list[dict[str, Any]] | None:
+        rows = [row for row in await rig.packets() if row["url"] == f"/chat-{scheme}"]
+        return rows if rows[-1]["method"] == "CLOSE" else None
+
+    rows = await until(closed)
     upgrade, messages = rows[:2], rows[2:]
     assert [row["status"] for row in upgrade] == [101, 101]
     assert [(row["is_response"], row["method"], row["body"]) for row in messages] == [
@@ -286,6 +291,7 @@ async def test_websocket_messages_are_rows_of_one_connection(
         (1, "TEXT", b"echo:hi"),
         (0, "BINARY", b"\x00\xff"),
         (1, "BINARY", b"\x00\xff"),
+        (0, "CLOSE", b"1000"),
     ]
     assert {row["type"] for row in messages} == {"WebSocket"}
     assert len({row["connection"] for row in rows}) == 1

@@ -1,6 +1,9 @@
 # mypy: allow-untyped-calls
 """Messages of WebSocket, TCP and UDP connections: recorded as they pass, and put in by hand.
 
+Pings, pongs and the end of a WebSocket are rows, too: PING, PONG and CLOSE instead of TEXT and
+BINARY. The body of a CLOSE is its code and its reason as text.
+
 An addon of mitmproxy, beside `capture`.
 """
 
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,8 @@ from mitmproxy.proxy.layers.tcp import TcpMessageInjected
 from mitmproxy.proxy.layers.udp import UdpMessageInjected
 from mitmproxy.proxy.layers.websocket import Fragmentizer, WebSocketMessageInjected
 from mitmproxy.websocket import WebSocketMessage
-from wsproto.frame_protocol import Opcode
+from wsproto.events import Ping
+from wsproto.frame_protocol import CloseReason, Opcode
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.engine.capture import address_of
@@ -30,15 +35,22 @@ if TYPE_CHECKING:
     from mitmproxy.addons.proxyserver import Proxyserver
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.events import MessageInjected
+    from mitmproxy.websocket import WebSocketData
 
     from pilothouse.intercept.engine.breakpoints import Side
     from pilothouse.intercept.engine.capture import Recorder
     from pilothouse.intercept.engine.changing import Changes
+    from pilothouse.intercept.engine.control_frames import Control
     from pilothouse.intercept.engine.listeners import Listeners
 
 # mitmproxy cuts what was changed or put in, and with it characters of more than one byte.
 Fragmentizer.FRAGMENT_SIZE = sys.maxsize
 logger = logging.getLogger(__name__)
+_USUAL_ENDS = (
+    CloseReason.NORMAL_CLOSURE,
+    CloseReason.GOING_AWAY,
+    CloseReason.NO_STATUS_RCVD,
+)
 
 type Message = WebSocketMessage | tcp.TCPMessage | udp.UDPMessage
 
@@ -99,8 +111,19 @@ class Live:
         assert flow.websocket is not None
         return self._pass("WebSocket", flow, flow.websocket.messages)  # type: ignore[arg-type]
 
+    def websocket_control(self, control: Control) -> None:
+        frame = control.frame
+        method = "PING" if isinstance(frame, Ping) else "PONG"
+        self._note(control.flow, method, bytes(frame.payload), from_client=control.from_client)
+
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         self._forget(flow)
+        ended = flow.websocket
+        if ended is None or ended.close_code is None:
+            return
+        by_client = bool(ended.closed_by_client)
+        said = f"{ended.close_code} {ended.close_reason or ''}".strip()
+        self._note(flow, "CLOSE", said.encode(), from_client=by_client, error=_closed(ended))
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         self._flows[flow.client_conn.id] = flow
@@ -174,6 +197,19 @@ class Live:
             exchange.response = sent
         self._history.post(exchange)
 
+    def _note(
+        self, flow: Flow, method: str, content: bytes, *, from_client: bool, error: str = ""
+    ) -> None:
+        """Record a frame that is no message; no rule changes one."""
+        exchange = self._opened("WebSocket", flow)
+        exchange.method, exchange.error = method, error
+        sent = _sent(time.time(), content)
+        if from_client:
+            exchange.request = sent
+        else:
+            exchange.response = sent
+        self._history.post(exchange)
+
     def _own(self, flow: Flow, message: Message) -> _Own | None:
         """What we put in ourselves, if the message is that."""
         pending = self._put_in.get(flow.client_conn.id, [])
@@ -222,6 +258,17 @@ def _sent(seconds: float, content: bytes) -> Sent:
         length=len(content),
         body_length=len(content),
     )
+
+
+def _closed(ended: WebSocketData) -> str:
+    """Return why a WebSocket ended, empty for an end that is as it should be."""
+    side = "client" if ended.closed_by_client else "server"
+    if ended.close_code == CloseReason.ABNORMAL_CLOSURE:
+        return f"the {side} ended the WebSocket without closing it ({int(ended.close_code)})"
+    if ended.close_code in _USUAL_ENDS:
+        return ""
+    why = f": {ended.close_reason}" if ended.close_reason else ""
+    return f"the {side} closed the WebSocket with {ended.close_code}{why}"
 
 
 def _injected(flow: Flow, payload: bytes, from_client: bool, is_text: bool) -> MessageInjected[Any]:

@@ -20,7 +20,7 @@ from mitmproxy.master import Master
 from mitmproxy.options import Options
 from mitmproxy.utils import asyncio_utils
 
-from pilothouse.intercept.engine import http1_gaps, protocol_errors  # noqa: F401  # for what they do
+from pilothouse.intercept.engine import control_frames, http1_gaps, protocol_errors  # noqa: F401  # for what they do
 from pilothouse.intercept.engine.certificates import ca_folder, ca_pem
 from pilothouse.intercept.engine.client_certificates import ClientCertificates
 from pilothouse.intercept.engine.streaming import KEPT_BODY
