@@ -105,6 +105,13 @@ class NothingToUndo(Fault):
     status = 404
 
 
+class BatchFailed(Fault):
+    """None of the items of a batch was carried out; `errors` says why, equal ones once."""
+
+    code = "batch_failed"
+    status = 400
+
+
 class ChromeRefused(Fault):
     """Chrome did not do it; the message is Chrome's own."""
 

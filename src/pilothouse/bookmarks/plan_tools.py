@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr
@@ -274,12 +275,24 @@ def _told(entry: Entry, session: str) -> dict[str, Any]:
 
 
 def _shelf_of(args: BookmarkUndo, bookmarks: Bookmarks) -> Shelf:
-    """An entry's id tells by itself which profile it is of."""
-    if args.entry is not None and args.profile is None:
-        for shelf in bookmarks.shelves:
-            if args.entry in shelf.journal:
-                return shelf
-    return bookmarks.shelf(args.profile)
+    """Return the profile of the entry, which without one is the last change of any profile."""
+    shelves = bookmarks.shelves
+    if args.profile is not None or len(shelves) < 2:
+        return bookmarks.shelf(args.profile)
+    if args.entry is not None:
+        holding = [shelf for shelf in shelves if args.entry in shelf.journal]
+        return holding[0] if holding else bookmarks.shelf(None)
+    last: list[tuple[bool, float, int]] = []
+    for place, shelf in enumerate(shelves):
+        with suppress(NothingToUndo):
+            entry = shelf.journal.undoable(None, bookmarks.session)
+            last.append((entry.session == bookmarks.session, entry.at, place))
+    if not last:
+        raise NothingToUndo(
+            "there is nothing to undo in any profile",
+            hint="bookmark_journal lists what was done, by whom",
+        )
+    return shelves[max(last)[2]]
 
 
 async def _change(asked: PlannedChange, peer: Peer) -> Change:

@@ -75,6 +75,19 @@ async def bookmark_get_tree(args: GetTree, bookmarks: Bookmarks) -> Nodes:
 
 class Search(Asking):
     query: str = Field(description="Words")
+    limit: int = Field(default=MOST_NODES, ge=1, le=MOST_NODES, description="At most")
+    offset: int = Field(default=0, ge=0, description="First, to go on")
+
+
+class FoundNodes(Nodes):
+    """A page of what was found."""
+
+    total: int = Field(description="All that were found")
+    next: int | None = Field(default=None, description="offset of the next ones; absent at the end")
+
+    def dump(self) -> dict[str, Any]:
+        more = {} if self.next is None else {"next": self.next}
+        return {**super().dump(), "total": self.total, **more}
 
 
 @tool(
@@ -85,15 +98,17 @@ class Search(Asking):
     raises=CONNECTION,
     examples=(Example(title="By words", args={"query": "python asyncio"}),),
 )
-async def bookmark_search(args: Search, bookmarks: Bookmarks) -> Nodes:
+async def bookmark_search(args: Search, bookmarks: Bookmarks) -> FoundNodes:
     """Find bookmarks."""
     peer = bookmarks.shelf(args.profile).peer
     found: list[Node] = await peer.ask("search", {"query": args.query})
-    shown = found[:MOST_NODES]
-    if len(shown) < len(found):
-        said = f"{len(found)} were found, and the first {len(shown)} are shown: add words"
+    shown, end = found[args.offset : args.offset + args.limit], args.offset + args.limit
+    is_rest = end >= len(found)
+    if shown and not is_rest:
+        said = f"{len(found)} were found; offset {end} has the next ones"
         shown[-1] = {**shown[-1], "readOn": said}
-    return _shown(shown, bookmarks.redactor)
+    mask(shown, bookmarks.redactor)  # they came for this call alone
+    return FoundNodes.model_construct(nodes=shown, total=len(found), next=None if is_rest else end)
 
 
 def _shown(nodes: list[Node], redactor: Redactor) -> Nodes:

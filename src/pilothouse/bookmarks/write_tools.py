@@ -9,7 +9,7 @@ from pydantic import Field, WithJsonSchema
 from pilothouse.bookmarks.applying import CHANGING
 from pilothouse.bookmarks.asking import BOOKMARKS, Asking, Shown
 from pilothouse.bookmarks.changes import Change, Create, Move, Remove, RemoveTree, Update
-from pilothouse.bookmarks.model import AmbiguousPath
+from pilothouse.bookmarks.model import AmbiguousPath, BatchFailed
 from pilothouse.bookmarks.ports import Bookmarks
 from pilothouse.bookmarks.urls import check_url, is_masked
 from pilothouse.bookmarks.writing import Changes, writer
@@ -17,7 +17,7 @@ from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Args, Result
 from pilothouse.core.tool import Example, tool
 
-WRITES = (*CHANGING, AmbiguousPath)
+WRITES = (*CHANGING, AmbiguousPath, BatchFailed)
 """What every tool may answer that changes bookmarks by their addresses."""
 
 Items = Annotated[
@@ -29,7 +29,7 @@ class Written(Shown):
     """The node, or of a batch what came of each item."""
 
     results: list[dict[str, Any]] | None = Field(
-        default=None, description="Of items: each with its node, or the error"
+        default=None, description="Of items: each with its node, or the error; sameAs: as there"
     )
     done: int | None = Field(default=None, description="Items that were carried out, together")
     failed: int | None = Field(default=None, description="Items that were not")
@@ -44,10 +44,11 @@ class AddItem(Args):
     title: str | None = Field(default=None, description="Title")
     url: str | None = Field(default=None, description="URL")
     index: int | None = Field(default=None, ge=0, description="Place")
+    create_folders: bool | None = Field(default=None, description="Make it")
 
 
 class Add(AddItem, _Batched):
-    create_folders: bool | None = Field(default=None, description="Make it")
+    pass
 
 
 @tool(
@@ -86,7 +87,9 @@ async def bookmark_add(args: Add, bookmarks: Bookmarks) -> Written:
 
 async def _add(item: AddItem, changes: Changes) -> Change:
     title, url = _needed(item.title, "title"), check_url(_needed(item.url, "url"))
-    parent = None if item.parent_id is None else await changes.folder(item.parent_id)
+    parent = item.parent_id
+    if parent is not None:
+        parent = await changes.folder(parent, makes=item.create_folders)
     return Create(parent, title, url, item.index)
 
 
@@ -164,10 +167,11 @@ class MoveItem(Args):
     id: str | None = Field(default=None, description="Id or path")
     parent_id: str | None = Field(default=None, description="Id or path")
     index: int | None = Field(default=None, ge=0, description="Place")
+    create_folders: bool | None = Field(default=None, description="Make it")
 
 
 class MoveBookmark(MoveItem, _Batched):
-    create_folders: bool | None = Field(default=None, description="Make it")
+    pass
 
 
 @tool(
@@ -190,7 +194,8 @@ async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> Written:
 
 async def _move(item: MoveItem, changes: Changes) -> Change:
     address, target = _needed(item.id, "id"), _needed(item.parent_id, "parentId")
-    return Move(await changes.node(address), await changes.folder(target), item.index)
+    folder = await changes.folder(target, makes=item.create_folders)
+    return Move(await changes.node(address), folder, item.index)
 
 
 class RemoveItem(Args):
@@ -261,7 +266,8 @@ async def _remove_tree(item: RemoveFolder, changes: Changes) -> Change:
 
 def _items(args: _Batched, kind: type[Args]) -> list[dict[str, Any]]:
     """The items of a batch, beside which nothing of one item may stand."""
-    both = [name for name in kind.model_fields if getattr(args, name) is not None]
+    own = [name for name in kind.model_fields if name != "create_folders"]  # that holds for all
+    both = [name for name in own if getattr(args, name) is not None]
     if both:
         raise InvalidInput(
             f"{both[0]} was given beside items",

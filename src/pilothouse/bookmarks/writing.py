@@ -17,7 +17,8 @@ from pilothouse.bookmarks.changes import Create, apply
 from pilothouse.bookmarks.draft import Draft
 from pilothouse.bookmarks.masking import masked
 from pilothouse.bookmarks.model import CONNECTION
-from pilothouse.core.faults import Envelope, Fault, InvalidInput
+from pilothouse.bookmarks.outcomes import all_failed, outcomes
+from pilothouse.core.faults import Fault, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -45,9 +46,12 @@ class Changes:
         """The id that an address leads to."""
         return await find(self.peer, address)
 
-    async def folder(self, address: str) -> str:
-        """The id of a folder, or the reference to one that an earlier change makes."""
-        if not self.makes_folders:
+    async def folder(self, address: str, *, makes: bool | None = None) -> str:
+        """Return the id of a folder, or the reference to one that an earlier change makes.
+
+        `makes` is what the item itself says of folders that are missing.
+        """
+        if not (self.makes_folders if makes is None else makes):
             return await find(self.peer, address, field="parentId", folder=True)
         place = await locate(self.peer, address, field="parentId")
         parent = place.id
@@ -104,24 +108,20 @@ class Writer:
                 self.changes.back_to(start)
                 results.append(fault)
         nodes = await self._carry_out() if made else []
-        told = [
-            self._failed(result) if isinstance(result, Fault) else self._done(nodes[result])
-            for result in results
-        ]
+        redactor = self.bookmarks.redactor
+        came = [result if isinstance(result, Fault) else nodes[result] for result in results]
+        told = outcomes(
+            items, [masked(one, redactor) if isinstance(one, dict) else one for one in came]
+        )
+        told = [redactor.texts(one) if "error" in one else one for one in told]
         failed = sum("error" in one for one in told)
+        if failed == len(told):
+            raise all_failed(told)
         return {"results": told, "done": len(told) - failed, "failed": failed}
 
     async def _carry_out(self) -> list[Node | None]:
         session = self.bookmarks.session
         return (await carry_out(self.shelf, self.tool, session, self.changes.made)).nodes
-
-    def _failed(self, fault: Fault) -> dict[str, Any]:
-        return {"error": self.bookmarks.redactor.texts(fault.render(Envelope.CODE))}
-
-    def _done(self, node: Node | None) -> dict[str, Any]:
-        if node is None:
-            return {"success": True}
-        return {"node": masked(node, self.bookmarks.redactor)}
 
 
 def writer(
