@@ -21,10 +21,17 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 _BLANKS = b" \t\r\n"
 _CHUNK_LINE_LIMIT = 16 * 1024
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class BadFraming(ValueError):
     """The body's framing cannot be followed; the message says where."""
+
+
+def target_text(target: bytes) -> str:
+    """Return a request's target as text; a byte that is no UTF-8 is shown percent-encoded."""
+    text = target.decode("utf-8", "surrogateescape")
+    return _NO_UTF8.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
 
 
 def split_message(message: bytes) -> tuple[bytes, bytes]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept import edits as editing
 from pilothouse.intercept.edits import Message, SetHeader
-from pilothouse.intercept.http1 import parse_head
+from pilothouse.intercept.http1 import parse_head, target_text
 from pilothouse.intercept.model import Address, Exchange, Sent
 from pilothouse.intercept.sender import Outcome, Sender, Target
 
@@ -145,7 +145,7 @@ class Courier:
         if not template.is_message:
             words = parse_head(sent.head).words
             exchange.method = words[0].decode("latin-1") if words else ""
-            exchange.url = _path(words[1].decode("latin-1")) if len(words) > 1 else ""
+            exchange.url = _path(target_text(words[1])) if len(words) > 1 else ""
         return delivery
 
     async def deliver(self, delivery: Delivery) -> None:

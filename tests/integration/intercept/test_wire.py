@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from pilothouse.core.clock import iso
-from tests.support.intercepting import App, Tap, config
+from tests.support.intercepting import GUARD_S, App, Tap, config
 from tests.support.ports import free_port
 from tests.support.until import wait_until
 
@@ -42,6 +43,19 @@ def test_what_goes_through_the_proxy_is_there_with_both_sides(tap: Tap, shop: Ap
         assert {"name": "X-One", "value": "1"} in detail["headers"]["request"]
         assert json.loads(detail["body"]["response"])["path"] == "/api/users?page=2"
         assert detail["timing"]["duration_ms"] > 0
+
+
+def test_a_byte_of_a_path_that_is_no_utf8_is_shown_percent_encoded(tap: Tap, shop: App) -> None:
+    line = f"GET {shop.url}/caf".encode() + b"\xe9/\xc3\xa9 HTTP/1.1\r\n"
+    with socket.create_connection(("127.0.0.1", tap.port), GUARD_S) as client:
+        client.sendall(line + f"Host: 127.0.0.1:{shop.port}\r\nConnection: close\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 200"
+    request, _ = tap.both("url == /caf%E9/é")
+    detail = tap.call("get_packet_detail", packet_id=request["id"])
+    assert request["url"] == detail["url"] == "/caf%E9/é"
+    sent = tap.call("resend_packet", packet_id=request["id"])
+    (again,) = tap.packets(f"id == {sent['packet_ids'][0]}", limit=1)
+    assert again["url"] == "/caf%E9/é"
 
 
 def test_a_page_says_how_much_there_is(tap: Tap, shop: App) -> None:

@@ -18,6 +18,7 @@ from mitmproxy import http
 
 from pilothouse.intercept.engine import messages, streaming
 from pilothouse.intercept.engine.messages import KEY_HEADER
+from pilothouse.intercept.http1 import target_text
 from pilothouse.intercept.model import Address, Exchange, Sent
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Capture:
         if not await self._changes.make("request", flow, exchange):
             exchange.error = "a rule or a breakpoint dropped the request"
             flow.kill()
-        exchange.method, exchange.url = flow.request.method, flow.request.path
+        exchange.method = flow.request.method
+        exchange.url = target_text(flow.request.data.path)
         self._history.post(exchange)
         if not flow.error and (mock := self._mock_for(flow, exchange)):
             await asyncio.sleep(mock.delay_s)
@@ -230,7 +232,7 @@ class Capture:
             server_name=request.pretty_host,
             scheme=request.scheme,
             method=request.method,
-            url=request.path,
+            url=target_text(request.data.path),
             version=request.http_version,
             alpn=(client.alpn or b"").decode("ascii", "replace"),
             encode=server["encoder"] if server else "HTTP",

@@ -27,6 +27,7 @@ from wsproto.frame_protocol import CloseReason, Opcode
 from pilothouse.core.faults import InvalidInput
 from pilothouse.intercept.engine.capture import address_of
 from pilothouse.intercept.engine.streaming import KEPT_BODY
+from pilothouse.intercept.http1 import target_text
 from pilothouse.intercept.model import Address, Exchange, Kind, Sent
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class Live:
         )
         if isinstance(flow, http.HTTPFlow):
             exchange.scheme = "wss" if flow.request.scheme == "https" else "ws"
-            exchange.url, exchange.encode = flow.request.path, "HTTP"
+            exchange.url, exchange.encode = target_text(flow.request.data.path), "HTTP"
             exchange.server_name = flow.request.pretty_host
         return exchange
 
