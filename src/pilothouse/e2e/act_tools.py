@@ -229,6 +229,7 @@ async def type_(args: Type, helm: Helm) -> Acted:
         if changes is None or changes.password is None:
             await _learn_passwords(tab, [entry], session)
         elif changes.password:
+            tab.keep_kind(args.selector, "password")
             session.keep_secret(args.text)
         tab.keep_changes(changes)
 
@@ -283,12 +284,15 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
                 await field.set_checked(entry.value, timeout=args.timeout)
             elif isinstance(entry.value, list):
                 await field.select_option(entry.value, timeout=args.timeout)
-            elif (kind := await _kind(field, args.timeout)).startswith("select-"):
-                await field.select_option(entry.value, timeout=args.timeout)
             else:
+                kind = await _kind(field, args.timeout)
+                tab.keep_kind(entry.selector, kind)
                 if kind == "password":  # one that was not there before
                     session.keep_secret(entry.value)
-                await field.fill(entry.value, timeout=args.timeout)
+                choose = kind.startswith("select-")
+                await (field.select_option if choose else field.fill)(
+                    entry.value, timeout=args.timeout
+                )
 
         is_last = entry is args.fields[-1] and not args.submit
         done = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
@@ -318,6 +322,7 @@ async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSessio
                 raise
             return  # it is told when it is its turn
         if "password" in kinds:
+            tab.keep_kind(entry.selector, "password")
             session.keep_secret(str(entry.value))
 
     await asyncio.gather(*(learn(entry) for entry in fields if isinstance(entry.value, str)))

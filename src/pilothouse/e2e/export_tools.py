@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from pilothouse.e2e.session import E2eSession
 
-LOCATE_S = 5
+LOCATE_S = 2
+"""What is still asked of pages; one that answers nothing is not waited for longer."""
 VIDEO_PATH_S = 2
 _RECORDS = (".trace", ".network", ".stacks")
 _TEXTS = (".json", ".html", ".txt", ".xml")
@@ -101,7 +102,8 @@ async def _test(session: E2eSession) -> Exported:
         steps=written.steps,
         left_out=list(written.left_out),
         variables=list(written.variables),
-        message=f"copy it into your project; run it with: pytest {name} (pytest-playwright)",
+        message=f"copy it into your project; run it with: pytest {name} (pytest-playwright)"
+        + (f"; it fails at {written.fails_at}, as the session did" if written.fails_at else ""),
     )
 
 

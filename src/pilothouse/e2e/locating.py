@@ -2,7 +2,8 @@
 
 A ref is stale soon, and a selector that an agent made up may be brittle. Playwright knows better
 ones, but asking takes as long as typing a word. So it is asked beside a step only for a ref, which
-nothing else could find again; and for elements that stay, when the agent is thinking.
+nothing else could find again; for fields, when the agent is thinking, and at the latest before a
+step that may lead away from them.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.step_record import selectors_of
 
 if TYPE_CHECKING:
     from pilothouse.e2e.step_record import Step
     from pilothouse.e2e.tab import Tab
 
 MOST_WAITING = 20
-LIMIT_MS = 10_000
-STAYING = frozenset("type fillForm selectOption hover waitForSelector waitFor".split())
+LEAVE_S = 2.0
+"""How long a step that may lead away waits for what is asked about its page, at most."""
+AGAIN_S = 0.05
+STAYING = frozenset("type fillForm selectOption hover".split())
 """Tools after whose steps the element is still there, unless they submit a form."""
 ACTING = STAYING | frozenset("click pressKey drag uploadFile evaluate".split())
 """Tools whose steps name an element that a test has to find again."""
-LEADING_AWAY = frozenset("navigate goBack".split())
-ELEMENT_KIND = "element => `${element.tagName} ${element.type ?? ''}`"
 
 
 class Locating:
@@ -31,29 +34,44 @@ class Locating:
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Step, Tab]] = []
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: dict[asyncio.Task[None], Tab] = {}
 
-    def before(self, step: Step, tab: Tab) -> None:
-        """To be called before a step is taken."""
-        selectors = _selectors(step) if step.tool in ACTING else []
-        has_ref = any(map(ref_of, selectors))
-        if has_ref or (selectors and _stays(step)):
+    async def before(self, step: Step, tab: Tab) -> None:
+        """To be called before a step is taken; returns when it may lead away from its page."""
+        if step.looks and not any(map(ref_of, selectors_of(step))):
+            # What was waited for is what the selector says, whichever element it was this time;
+            # but the frame that it was in has to be known.
+            if step.tool.startswith("wait") and len(tab.page.frames) > 1:
+                self._waiting.append((step, tab))
+            return
+        has_ref = any(map(ref_of, selectors_of(step)))
+        stays = step.tool in STAYING and not _submits(step)
+        known = step.tool in ACTING and (has_ref or stays or step.tool == "type")
+        if not stays:
+            await self._ask_about(tab)
+        if known:
             self._waiting.append((step, tab))
-        if has_ref or step.tool in LEADING_AWAY or len(self._waiting) > MOST_WAITING:
+        if has_ref or not stays or len(self._waiting) > MOST_WAITING:
             self.ask()
+
+    async def _ask_about(self, tab: Tab) -> None:
+        """Have all that is known of a page's elements before the page may go."""
+        self.ask()
+        if asking := [task for task, its_tab in self._asking.items() if its_tab is tab]:
+            await asyncio.wait(asking, timeout=LEAVE_S)
 
     def ask(self) -> None:
         """Ask for all that wait. What is asked first, the browser answers first."""
         waiting, self._waiting = self._waiting, []
         for step, tab in waiting:
-            if step.ended_at and not step.ok:
-                continue  # nothing was found then, and waiting for it now helps no test
+            if step.ended_at and (not step.ok or tab.navigations != step.navigations):
+                continue  # nothing was found then, or another page would answer now
             task = asyncio.ensure_future(_locate(step, tab))
-            self._asking.add(task)
+            self._asking[task] = tab
             task.add_done_callback(self._asked)
 
     def _asked(self, task: asyncio.Task[None]) -> None:
-        self._asking.discard(task)
+        del self._asking[task]
         if not task.cancelled():
             task.exception()  # the element or its page has gone: the step keeps its own selector
 
@@ -69,28 +87,18 @@ class Locating:
             task.cancel()
 
 
-def _selectors(step: Step) -> list[str]:
-    if step.tool == "fillForm":
-        return [step.target]
-    return [step.args[name] for name in ("selector", "from", "to") if step.args.get(name)]
-
-
-def _stays(step: Step) -> bool:
-    if step.tool not in STAYING:
-        return False
+def _submits(step: Step) -> bool:
     submit = step.args.get("submit")
-    return submit != step.target if step.tool == "fillForm" else not submit
+    return submit == step.target if step.tool == "fillForm" else bool(submit)
 
 
 async def _locate(step: Step, tab: Tab) -> None:
-    limit = step.args.get("timeout", LIMIT_MS)
-    for selector in _selectors(step):
-        found = tab.locator(selector)
-        try:
-            best = await found.normalize()
-        except Exception:  # not there yet: the step waits for it, and so does this
-            await found.first.wait_for(state="attached", timeout=limit)
-            best = await found.normalize()
-        step.locators[selector] = str(best)
-        if step.tool in ("type", "fillForm"):
-            step.element = str(await found.evaluate(ELEMENT_KIND, timeout=limit))
+    """Ask for the elements of a step, again and again only while it waits for them itself."""
+    for selector in selectors_of(step):
+        while selector not in step.locators:
+            try:
+                step.locators[selector] = str(await tab.locator(selector).normalize())
+            except Exception as error:
+                if step.ended_at or not error_name(error):
+                    raise
+                await asyncio.sleep(AGAIN_S)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.core.faults import Fault
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
 from pilothouse.e2e.locating import Locating
@@ -298,6 +299,7 @@ class E2eSession:
         path = folder / f"{len(self.downloads) + 1}-{name[:100] or 'file'}"
         entry = {"url": download.url, "name": name, "path": str(path), "tab": tab.id}
         self.downloads.append(entry)
+        self.record("download", tab.id, name=name)
         try:
             await download.save_as(path)
         except Exception as error:
@@ -344,7 +346,7 @@ class E2eSession:
             step = self._begin(tool, tab, target, args or {})
             earlier = noteworthy(tab.events(tab.told_seq), self.base)
             navigations, value = tab.navigations, None
-            self.locating.before(step, tab)
+            await self.locating.before(step, tab)
             try:
                 value = await tab.race(_fresh(tab, tool, target, do), step)
             except Interrupted:
@@ -394,7 +396,7 @@ class E2eSession:
     def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
         self._next_step += 1
         step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
-        tab.step_began_at = step.began_at
+        tab.step, tab.step_began_at = step, step.began_at
         self.steps.append(step)
         del self.steps[:-STEPS_KEPT]
         return step
@@ -408,6 +410,7 @@ class E2eSession:
 
     def _end(self, step: Step, tab: Tab, *, ok: bool) -> None:
         step.ended_at, step.ok, step.url = self.clock(), ok, tab.url
+        step.navigations = tab.navigations
         self.timeline.emit(
             StepFinished(
                 at=step.ended_at,
@@ -426,6 +429,11 @@ class E2eSession:
         )
 
     async def _failed(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
+        fault = await self._fault(step, tab, error)
+        step.fault = fault.code if isinstance(fault, Fault) else ""
+        return fault
+
+    async def _fault(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
         self._end(step, tab, ok=False)
         tab.told_seq = tab.next_seq  # the dossier tells it
         if isinstance(error, asyncio.CancelledError):

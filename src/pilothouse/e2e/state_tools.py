@@ -135,7 +135,10 @@ async def route(args: Route, helm: Helm) -> RuleList:
             asked = args.model_dump(by_alias=True, exclude_defaults=True, exclude={"session_id"})
             session.record("route", **asked)
         elif args.action == "remove":
-            removed = [rule.id for rule in await routes.remove(args.id)]
+            taken_out = await routes.remove(args.id)
+            removed = [rule.id for rule in taken_out]
+            if taken_out:
+                session.record("unroute", urls=[rule.url for rule in taken_out])
             if args.id is not None and not removed:
                 held = ", ".join(rule.id for rule in routes.rules) or "none"
                 raise _wrong("id", f"there is no rule {args.id}", f"one of: {held}", args.id)

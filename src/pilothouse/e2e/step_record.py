@@ -30,10 +30,14 @@ class Step:
     ended_at: float = 0.0
     ok: bool = False
     url: str = ""
+    fault: str = ""
+    """The type of the fault that it failed with."""
+    navigations: int = 0
+    """How often its tab had navigated when it ended."""
     locators: dict[str, str] = field(default_factory=dict)
     """Selector → how a test would find the same element."""
-    element: str = ""
-    """What it acts on, where that decides how: `SELECT select-one`, `INPUT password`."""
+    kind: str = ""
+    """The `type` of the field it fills in, where that decides how: `select-one`, `password`."""
 
     @property
     def name(self) -> str:
@@ -49,6 +53,13 @@ class Step:
         """The target where it is an element, not an address, a text or a key."""
         named = {self.args.get(name) for name in ("selector", "from")}
         return self.target if self.target in named or self.tool == "fillForm" else ""
+
+
+def selectors_of(step: Step) -> list[str]:
+    """Return the selectors of the elements that a step names."""
+    if step.tool == "fillForm":
+        return [step.target]
+    return [step.args[name] for name in ("selector", "from", "to") if step.args.get(name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes
 from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.scripts import READ_CHANGES
+from pilothouse.e2e.selectors import for_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -58,6 +59,8 @@ class Tab:
     dialog: Dialog | None = None
     crashed: bool = False
     navigations: int = 0
+    step: Step | None = None
+    """The step under way, or the newest one."""
     step_began_at: float = 0
     """When the newest step in this tab began."""
     document_since: float = 0
@@ -94,9 +97,9 @@ class Tab:
             self._stirred.set_result(None)
 
     def locator(self, selector: str) -> Locator:
-        """CSS, one of Playwright's own selectors, or a ref of a snapshot."""
+        """CSS, one of Playwright's own selectors, `label=`, `placeholder=`, or a ref."""
         ref = ref_of(selector)
-        return self.page.get_by_ref(ref) if ref else self.page.locator(selector)
+        return self.page.get_by_ref(ref) if ref else self.page.locator(for_playwright(selector))
 
     async def cdp(self) -> CDPSession | None:
         """A DevTools session of our own, which only Chromium has. It is opened when it is needed:
@@ -170,6 +173,11 @@ class Tab:
                 raise
             return None  # it is navigating, or has gone
         return changes_of(said)
+
+    def keep_kind(self, selector: str, kind: str) -> None:
+        """Keep what kind of field the step under way acts on."""
+        if self.step is not None and self.step.target == selector:
+            self.step.kind = kind
 
     def keep_changes(self, told: Changes | None) -> None:
         """What a step that asked the page itself was told."""

@@ -82,6 +82,7 @@ async def tabs(args: Tabs, helm: Helm) -> TabList:
                 await tab.page.bring_to_front()
             else:
                 await tab.page.close()
+                session.record("tabs", tab.id, action="close")
         entries = (_entry(session, tab) for tab in session.tabs.values())
         return TabList(tabs=await asyncio.gather(*entries))
 

@@ -3,6 +3,8 @@
     python -m tests.support.apps            installs the packages of all apps
     python -m tests.support.apps --check    exits 1 if some are missing
 
+The environment for exported tests (tests/support/exported) is installed with them.
+
 Packages are installed once per lock file, by the set-up for tests, below the ignored folder
 `.peers/`; a test copies a few source files and starts. The copy lies beside the packages, because
 Node and npm look for node_modules in the folders above.
@@ -29,6 +31,8 @@ ROOT = HERE.parents[2]
 INSTALLED = ROOT / ".peers" / "apps"
 NODE_APPS = ("vite", "next")
 PYTHON_APPS = ("flask", "django", "uvicorn")
+EXPORTED_LOCK = HERE.parent / "exported" / "requirements.lock"
+"""What the tests that a session is exported as are run with."""
 
 type Install = Callable[[Path, Path], None]
 
@@ -48,6 +52,13 @@ def app_folder(name: str) -> Iterator[Path]:
         if base is not None and name in PYTHON_APPS:
             (folder / ".venv").symlink_to(base / ".venv")
         yield folder
+
+
+def python_of(lock: Path) -> Path:
+    """Return the interpreter of the environment that a requirements file describes."""
+    base = _folder_of(lock)
+    assert _is_done(base), f"the packages of {lock} are missing: scripts/setup --tests"
+    return base / ".venv" / "bin" / "python"
 
 
 def are_installed() -> bool:
@@ -77,7 +88,8 @@ def _installers() -> dict[Path, Install]:
     node: dict[Path, Install] = {
         HERE / name / "package-lock.json": install_node for name in NODE_APPS
     }
-    return {**node, HERE / "requirements.lock": install_python}
+    python = (HERE / "requirements.lock", EXPORTED_LOCK)
+    return {**node, **dict.fromkeys(python, install_python)}
 
 
 def _lock_of(name: str) -> Path | None:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.e2e.export import Written, is_locator, literal, url_part, within, write_test
+from pilothouse.e2e.export import Written, write_test
+from pilothouse.e2e.export_code import is_locator, url_part, within
+from pilothouse.e2e.selectors import literal
 from pilothouse.e2e.step_record import Step
 from tests.support.rounds import examples
 
@@ -21,10 +23,11 @@ ANY_TEXT = st.text(st.characters(), max_size=40)
 
 def step(tool: str, target: str = "", tab: str = "t1", **fields: Any) -> Step:
     """A step that went well; what is no field of a step is an argument of its tool."""
-    known = {k: fields.pop(k) for k in ("at", "locators", "element", "ok") if k in fields}
+    known = {k: fields.pop(k) for k in ("at", "locators", "kind", "ok", "fault") if k in fields}
     made = Step(1, tool, target, fields, tab, 1.0, 0)
     made.ok, made.url = known.get("ok", True), known.get("at", f"{BASE}/")
-    made.locators, made.element = known.get("locators", {}), known.get("element", "")
+    made.locators, made.kind = known.get("locators", {}), known.get("kind", "")
+    made.ended_at, made.fault = 2.0, known.get("fault", "")
     return made
 
 
@@ -88,8 +91,110 @@ def test_each_acting_step_is_a_line_in_the_order_it_was_taken() -> None:
     ]
 
 
-def test_failed_and_merely_looking_steps_are_left_out() -> None:
-    assert lines(step("click", "#x", selector="#x", ok=False), step("snapshot")) == []
+def test_failed_and_merely_looking_steps_are_left_out_aloud() -> None:
+    written = write(
+        step("navigate", url="/"),
+        step("click", "#x", selector="#x", ok=False, fault="click_missed"),
+        step("snapshot"),
+        step("find", ok=False),
+        step("snapshot"),
+    )
+    assert written.steps == 1
+    assert written.left_out == (
+        "step 2, click #x: it failed (click_missed)",
+        "steps that only look: find (1), snapshot (2)",
+    )
+    assert "# Left out: step 2, click #x" in written.source
+
+
+def test_steps_that_are_not_kept_any_more_are_told_of() -> None:
+    old = Step(7, "navigate", "/", {"url": "/"}, "t1", 1.0, 0, ended_at=2.0, ok=True)
+    written = write_test([old], base=BASE, opened={"t1": ("", 0.0)}, is_secret=lambda _: False)
+    assert written.left_out == ("steps 1 to 6: they are not kept any more",)
+
+
+def test_a_wait_in_vain_is_an_assertion_unless_it_came_later_or_was_a_mistake() -> None:
+    vain: dict[str, Any] = {"ok": False, "fault": "timeout"}
+    written = write(
+        step("navigate", url="/"),
+        step("waitFor", text="Soon", timeout=100, **vain),
+        step("snapshot"),
+        step("waitFor", text="Soon", timeout=9_000),
+        step("waitForSelector", "#a", selector="#a", ok=False, fault="element_not_found"),
+        step("click", "#again", selector="#again"),
+        step("waitForSelector", "#a", selector="#a"),
+        step("waitForSelector", "#b[", selector="#b[", ok=False, fault="invalid_input"),
+        step("waitFor", text="Thanks", url="/done", **vain),
+    )
+    assert body(written)[-7:] == [
+        'page.goto("/")',
+        'expect(page.get_by_text("Soon").first).to_be_visible(timeout=9_000)',
+        'expect(page.locator("#a").first).to_be_visible(timeout=30_000)',
+        'page.locator("#again").click()',
+        'expect(page.locator("#a").first).to_be_visible(timeout=30_000)',
+        'expect(page.get_by_text("Thanks").first).to_be_visible(timeout=30_000)',
+        'expect(page).to_have_url(re.compile(re.escape("/done")), timeout=30_000)',
+    ]
+    assert written.fails_at == "step 5, waitForSelector"
+    assert [reason.split(": ")[0] for reason in written.left_out] == [
+        "step 2, waitFor",
+        "step 8, waitForSelector #b[",
+        "steps that only look",
+    ]
+
+
+def test_a_wait_is_for_the_selector_itself_in_the_frame_where_it_was_seen() -> None:
+    code = 'locator("#pay").content_frame.get_by_role("heading", name="Card")'
+    assert lines(
+        step("waitForSelector", "h2", selector="h2", locators={"h2": code}, timeout=100),
+        step("waitFor", text="Card", locators={"Card": code}, timeout=100),
+    ) == [
+        'expect(page.locator("#pay").content_frame.locator("h2").first).to_be_visible()',
+        'expect(page.locator("#pay").content_frame.get_by_text("Card").first).to_be_visible()',
+    ]
+
+
+def test_a_field_by_its_label_is_found_by_it_in_the_test() -> None:
+    assert lines(
+        step("type", "label=Name", selector="label=Name", text="Ada"),
+        step("type", "x", selector='form >> placeholder="Your town"', text="Rome"),
+    ) == [
+        'page.get_by_label("Name").fill("Ada")',
+        'page.locator("form").get_by_placeholder("Your town", exact=True).fill("Rome")',
+    ]
+
+
+def test_a_download_and_a_dialog_are_of_the_step_before_and_of_none_that_is_left_out() -> None:
+    written = write(
+        step("navigate", url="/"),
+        step("click", "#get", selector="#get"),
+        step("download", name="report.csv"),
+        step("navigate", "/file", url="/file", ok=False, fault="navigation_failed"),
+        step("download", name="file"),
+    )
+    assert body(written)[-3:] == [
+        'page.goto("/")',
+        "with page.expect_download():",
+        '    page.locator("#get").click()',
+    ]
+    assert written.left_out[-1].endswith("the step that brought it about is left out")
+
+
+def test_a_closed_tab_and_a_rule_that_was_taken_out_are_so_in_the_test() -> None:
+    assert lines(
+        step("route", at="", url="/ads", block="failed"),
+        step("click", "#pop", selector="#pop"),
+        step("tabs", tab="t2", at="", action="close"),
+        step("unroute", at="", urls=["/ads"]),
+        opened={"t1": ("", 0.0), "t2": ("t1", 35.0)},
+    ) == [
+        'page.context.route(re.compile(r"/ads"), lambda route: route.abort("failed"))',
+        "with page.expect_popup() as page_2_opened:",
+        '    page.locator("#pop").click()',
+        "page_2 = page_2_opened.value",
+        "page_2.close()",
+        'page.context.unroute(re.compile(r"/ads"))',
+    ]
 
 
 def test_each_field_of_a_form_is_filled_in_its_own_way() -> None:
@@ -100,9 +205,9 @@ def test_each_field_of_a_form_is_filled_in_its_own_way() -> None:
         {"selector": "#t", "value": True},
         {"selector": "#p", "value": "pw"},
     ]
-    kinds = {"#n": "INPUT text", "#s": "SELECT select-one", "#p": "INPUT password"}
+    kinds = {"#n": "text", "#s": "select-one", "#p": "password"}
     taken = [
-        step("fillForm", target, fields=fields, submit="#go", element=kinds.get(target, ""))
+        step("fillForm", target, fields=fields, submit="#go", kind=kinds.get(target, ""))
         for target in ("#n", "#s", "#m", "#t", "#p", "#go")
     ]
     assert lines(*taken) == [
@@ -192,7 +297,7 @@ def test_secrets_are_read_from_the_environment_and_stand_nowhere() -> None:
         step("navigate", url="/"),
         step("type", "#pw", selector="#pw", text=SECRET, locators={"#pw": password}),
         step("type", "#pw", selector="#pw", text="short", secret=True, locators={"#pw": password}),
-        step("type", "#x", selector="#x", text="typed", element="INPUT password"),
+        step("type", "#x", selector="#x", text="typed", kind="password"),
         step("type", "#again", selector="#again", text=SECRET),
         step("evaluate", script=f"login('{SECRET}')"),
         step("click", f"text={SECRET}", selector=f"text={SECRET}"),
@@ -205,7 +310,7 @@ def test_secrets_are_read_from_the_environment_and_stand_nowhere() -> None:
         assert hidden not in str(written.left_out)
     assert written.variables == ("E2E_PASSWORD", "E2E_PASSWORD_2", "E2E_X", "E2E_TEXT")
     assert body(written).count('page.locator("#again").fill(os.environ["E2E_PASSWORD"])') == 1
-    assert len(written.left_out) == 2
+    assert len(written.left_out) == 3  # the page that was led to, too
 
 
 def test_a_page_that_a_step_led_to_is_waited_for() -> None:
@@ -282,7 +387,7 @@ def test_what_was_waited_for_is_expected_where_it_came_from() -> None:
         'expect(page.locator("li").first).to_be_visible(timeout=30_000)',
         'expect(page.locator(".busy")).to_be_hidden()',
         'expect(page.get_by_text("Busy").first).to_be_hidden(timeout=30_000)',
-        'page.wait_for_url(lambda url: "/two" in url)',
+        'expect(page).to_have_url(re.compile(re.escape("/two")), timeout=30_000)',
         'page.wait_for_load_state("networkidle")',
     ]
 
@@ -305,6 +410,18 @@ def test_a_dialog_is_answered_by_who_was_told_before() -> None:
         'page.locator("#ask").click()',
         'page.once("dialog", lambda dialog: dialog.dismiss())',
         'page.locator("#sure").click()',
+    ]
+
+
+def test_dialogs_of_one_step_are_answered_one_after_the_other() -> None:
+    assert lines(
+        step("click", "#ask", selector="#ask"),
+        step("handleDialog", accept=True),
+        step("handleDialog", accept=False),
+    ) == [
+        'page.once("dialog", lambda dialog: (page.once("dialog", lambda dialog: dialog.dismiss()),'
+        " dialog.accept()))",
+        'page.locator("#ask").click()',
     ]
 
 
