@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession as CDPSession
     from playwright.async_api import Dialog as Dialog
     from playwright.async_api import Download as Download
+    from playwright.async_api import Frame as Frame
+    from playwright.async_api import FrameLocator as FrameLocator
     from playwright.async_api import Locator as Locator
     from playwright.async_api import Page as Page
     from playwright.async_api import Playwright

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
 from pilothouse.core.lanes import line_of
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.candidates import candidates
 from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges
 from pilothouse.e2e.logs import since
@@ -61,7 +63,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     if alive:
         _, *answers = await asyncio.gather(
             _within(_screenshot(session, tab, step, evidence), "screenshot", evidence),
-            _within(_snapshot(tab, evidence), "snapshot", evidence),
+            _within(_snapshot(session, tab, evidence), "snapshot", evidence),
             _within(_overlay(tab, evidence), "overlay", evidence),
             _within(_hit(tab, step, evidence), "element", evidence),
             _within(_requests(tab, events, step, evidence), "bodies", evidence),
@@ -142,7 +144,10 @@ async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evide
     }
 
 
-async def _snapshot(tab: Tab, evidence: Evidence) -> None:
+async def _snapshot(session: E2eSession, tab: Tab, evidence: Evidence) -> None:
+    if evidence.trouble.kind == "ambiguous" and evidence.selector:
+        lines = session.mask(await candidates(tab, evidence.selector))
+        evidence.trouble = replace(evidence.trouble, candidates=tuple(lines))
     evidence.snapshot = await tab.page.aria_snapshot(mode="ai")
 
 

@@ -12,10 +12,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.frames import by_selector, by_text
 from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.step_record import selectors_of
 
 if TYPE_CHECKING:
+    from pilothouse.e2e.browser import Locator
     from pilothouse.e2e.step_record import Step
     from pilothouse.e2e.tab import Tab
 
@@ -38,13 +40,11 @@ class Locating:
 
     async def before(self, step: Step, tab: Tab) -> None:
         """To be called before a step is taken; returns when it may lead away from its page."""
-        if step.looks and not any(map(ref_of, selectors_of(step))):
-            # What was waited for is what the selector says, whichever element it was this time;
-            # but the frame that it was in has to be known.
-            if step.tool.startswith("wait") and len(tab.page.frames) > 1:
+        has_ref = any(map(ref_of, selectors_of(step)))
+        if step.looks and not has_ref:
+            if step.tool.startswith("wait"):
                 self._waiting.append((step, tab))
             return
-        has_ref = any(map(ref_of, selectors_of(step)))
         stays = step.tool in STAYING and not _submits(step)
         known = step.tool in ACTING and (has_ref or stays or step.tool == "type")
         if not stays:
@@ -53,6 +53,15 @@ class Locating:
             self._waiting.append((step, tab))
         if has_ref or not stays or len(self._waiting) > MOST_WAITING:
             self.ask()
+
+    def ask_for(self, step: Step, tab: Tab) -> None:
+        """Ask for the elements of a step that has just begun, whatever its tool is."""
+        if step.tool in ACTING and (step, tab) not in self._waiting and not self._asks(step):
+            self._waiting.append((step, tab))
+        self.ask()
+
+    def _asks(self, step: Step) -> bool:
+        return any(task.get_name() == str(step.number) for task in self._asking)
 
     async def _ask_about(self, tab: Tab) -> None:
         """Have all that is known of a page's elements before the page may go."""
@@ -66,7 +75,7 @@ class Locating:
         for step, tab in waiting:
             if step.ended_at and (not step.ok or tab.navigations != step.navigations):
                 continue  # nothing was found then, or another page would answer now
-            task = asyncio.ensure_future(_locate(step, tab))
+            task = asyncio.create_task(_locate(step, tab), name=str(step.number))
             self._asking[task] = tab
             task.add_done_callback(self._asked)
 
@@ -92,12 +101,27 @@ def _submits(step: Step) -> bool:
     return submit == step.target if step.tool == "fillForm" else bool(submit)
 
 
+def _elements(step: Step, tab: Tab) -> dict[str, Locator]:
+    selectors = selectors_of(step)
+    if not step.looks or any(map(ref_of, selectors)):
+        return {selector: tab.locator(selector) for selector in selectors}
+    if len(tab.page.frames) == 1:
+        return {}
+    # What was waited for is what the selector says, whichever element it was this time; but the
+    # frame that it was in has to be known.
+    frames = tab.page.frame_locator()
+    found = {selector: by_selector(selector)(frames).first for selector in selectors}
+    if text := step.args.get("text"):
+        found[text] = by_text(text)(frames).first
+    return found
+
+
 async def _locate(step: Step, tab: Tab) -> None:
     """Ask for the elements of a step, again and again only while it waits for them itself."""
-    for selector in selectors_of(step):
-        while selector not in step.locators:
+    for name, found in _elements(step, tab).items():
+        while name not in step.locators:
             try:
-                step.locators[selector] = str(await tab.locator(selector).normalize())
+                step.locators[name] = str(await found.normalize())
             except Exception as error:
                 if step.ended_at or not error_name(error):
                     raise

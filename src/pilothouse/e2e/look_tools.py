@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from pilothouse.core.model import Block, Image, PageText, Result
-from pilothouse.core.paging import estimated_tokens
 from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.aria_tree import matching, refs_of_fields, with_values, within_budget
+from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.frames import by_selector, count
 from pilothouse.e2e.model import STEP_FAULTS
 from pilothouse.e2e.pictures import capture, shrunk, size
 from pilothouse.e2e.ports import Helm
-from pilothouse.e2e.scripts import WITH_CHANGES
+from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.scripts import FIELD_VALUE, WITH_CHANGES
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 MOST_CONTENT = 200_000
 DEFAULT_SNAPSHOT_TOKENS = 6_000
+MOST_FIELDS = 50
+FIELD_MS = 1_000
 
 MAX_DEPTH = 50
 """Of a value that a script gave; a deeper one is cut there."""
@@ -234,16 +239,18 @@ class Existing(Result):
     examples=(Example(title="Is it there?", args={"selector": "#thanks"}),),
 )
 async def exists(args: Exists, helm: Helm) -> Existing:
-    """Whether an element is there, now."""
+    """Whether an element is there, now, in the page or in a frame."""
 
     async def do(tab: Tab) -> tuple[int, bool]:
-        found = tab.locator(args.selector)
-        count = await found.count()
-        return count, bool(count) and await found.first.is_visible()
+        if ref_of(args.selector):
+            found = tab.locator(args.selector)
+            many = await found.count()
+            return many, bool(many) and await found.is_visible()
+        return await count(tab, by_selector(args.selector))
 
     done = await step(helm, args, "exists", do, target=args.selector, look=False)
-    count, visible = done.value or (0, False)
-    return Existing(exists=count > 0, count=count, visible=visible)
+    many, visible = done.value or (0, False)
+    return Existing(exists=many > 0, count=many, visible=visible)
 
 
 class Snapshot(InTab):
@@ -284,7 +291,8 @@ async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
     session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[str, str]:
-        return await _tree(tab, args.selector, args.depth), await tab.page.title()
+        tree = await _tree(tab, args.selector, args.depth)
+        return await _with_values(tab, tree), await tab.page.title()
 
     done = await step(helm, args, "snapshot", do, target=args.selector or "", look=False)
     tree, title = session.mask(list(done.value or ("", "")))
@@ -304,23 +312,22 @@ async def _tree(tab: Tab, selector: str | None, depth: int | None) -> str:
     return await tab.page.aria_snapshot(mode="ai", depth=depth)
 
 
-def within_budget(lines: list[str], tokens: int) -> tuple[list[str], int]:
-    """As many whole lines as fit, the deepest ones given up first."""
-    if estimated_tokens("\n".join(lines)) <= tokens:
-        return lines, 0
-    depths = [len(line) - len(line.lstrip()) for line in lines]
-    for deepest in sorted(set(depths), reverse=True):
-        kept = [line for line, depth in zip(lines, depths, strict=True) if depth < deepest]
-        if estimated_tokens("\n".join(kept)) <= tokens:
-            return kept, len(lines) - len(kept)
-    room = tokens * 4
-    kept = []
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            break
-        kept.append(line)
-    return kept, len(lines) - len(kept)
+async def _with_values(tab: Tab, tree: str) -> str:
+    """A snapshot with the values of its fields as they are."""
+
+    async def ask(ref: str) -> tuple[str, tuple[str, bool]] | None:
+        try:
+            value, is_multiline = await tab.page.get_by_ref(ref).evaluate(
+                FIELD_VALUE, timeout=FIELD_MS
+            )
+        except Exception as error:
+            if not error_name(error):
+                raise
+            return None  # it has gone
+        return ref, (str(value), bool(is_multiline))
+
+    asked = await asyncio.gather(*(ask(ref) for ref in refs_of_fields(tree)[:MOST_FIELDS]))
+    return with_values(tree, dict(filter(None, asked)))
 
 
 class Find(InTab):
@@ -356,17 +363,6 @@ async def find(args: Find, helm: Helm) -> Found:
     done = await step(helm, args, "find", do, look=False)
     matches = matching(session.mask(done.value or ""), args.text)
     return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
-
-
-def matching(tree: str, text: str) -> list[str]:
-    """Lines of a snapshot that have all the words, those with a ref first."""
-    words = [word.lower() for word in re.findall(r"\w+", text)]
-    hits = [
-        line.strip().removeprefix("- ").rstrip(":")
-        for line in tree.splitlines()
-        if all(word in line.lower() for word in words)
-    ]
-    return sorted(hits, key=lambda line: "[ref=" not in line)
 
 
 class Pdf(InTab):

@@ -24,6 +24,9 @@ type TroubleKind = Literal[
 DOWNLOAD = "it is a download, not a page"
 
 _REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
+_ANY_FRAME = re.compile(r"internal:control=any-frame >> |frame_locator\(\)\.")
+"""How a selector is looked for is not what an agent asked for."""
+_SEVERAL_FRAMES = "matched elements in multiple frames"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CALL = re.compile(r"^(?:\w+\.)+\w+: ")
 _LIMIT = re.compile(r"Timeout (\d+)ms exceeded")
@@ -72,7 +75,7 @@ class Trouble:
     """The elements that an ambiguous selector found, each with a selector that finds it alone."""
     found: int = 0
     sought: str = ""
-    """The selector that found nothing, where the step has more than one."""
+    """The selector that found nothing, or too much, where the step may have more than one."""
 
 
 def ref_of(selector: str) -> str:
@@ -81,9 +84,17 @@ def ref_of(selector: str) -> str:
     return match[1] if match else ""
 
 
+def in_several_frames(text: str) -> bool:
+    """Tell whether an error says that more than one frame has what was looked for."""
+    return _SEVERAL_FRAMES in text
+
+
 def read_error(name: str, text: str) -> Trouble:
     """`name` is the class of Playwright's error, `text` all that it says."""
     text = _ANSI.sub("", text)
+    if in_several_frames(text):
+        return Trouble("ambiguous", "elements in several frames match")
+    text = _ANY_FRAME.sub("", text)
     message, _, log = text.partition("\nCall log:")
     message = _CALL.sub("", message.strip())
     first = message.split("\n", 1)[0]
@@ -118,7 +129,13 @@ def _ambiguous(message: str) -> Trouble:
         for number, element in enumerate(elements)
     )
     count = found["count"]
-    return Trouble("ambiguous", f"{count} elements match", candidates=candidates, found=int(count))
+    return Trouble(
+        "ambiguous",
+        f"{count} elements match",
+        candidates=candidates,
+        found=int(count),
+        sought=selector,
+    )
 
 
 def _unquoted(text: str) -> str:

@@ -2,8 +2,9 @@
 
 WATCH_CHANGES = """
 (() => {
-  if (window.top !== window || window.__pilothouse) return;
+  if (window.__pilothouse) return;
   const seen = {added: 0, removed: 0, changed: 0, nodes: [], password: false};
+  let isNew = true, isLoaded = document.readyState === 'complete';
   const watch = records => {
     for (const record of records) {
       if (record.type !== 'childList') { seen.changed++; continue; }
@@ -16,40 +17,97 @@ WATCH_CHANGES = """
   };
   const observer = new MutationObserver(watch);
   const options = {subtree: true, childList: true, attributes: true, characterData: true};
+  // A shadow root is a tree of its own. A proxy of the function is the function to whoever looks.
+  const roots = [];
+  let isArmed = false;
+  const watchRoot = root => {
+    if (isArmed) observer.observe(root, options);
+    else roots.push(new WeakRef(root));
+  };
+  const attach = Element.prototype.attachShadow;
+  Element.prototype.attachShadow = new Proxy(attach, {apply: (target, self, given) => {
+    const root = Reflect.apply(target, self, given);
+    watchRoot(root);
+    return root;
+  }});
   addEventListener('input', event => {
     if (event.composedPath()[0]?.type === 'password') seen.password = true;
   }, true);
-  const arm = () => observer.observe(document, options);
+  const arm = () => {
+    isArmed = true;
+    observer.observe(document, options);
+    for (const weak of roots.splice(0)) if (weak.deref()) observer.observe(weak.deref(), options);
+    // Those that the document was written with were attached by nobody.
+    const walk = tree => {
+      for (const node of tree.querySelectorAll('*')) if (node.shadowRoot) {
+        observer.observe(node.shadowRoot, options);
+        walk(node.shadowRoot);
+      }
+    };
+    walk(document);
+  };
   const reset = () => {
     seen.added = seen.removed = seen.changed = 0;
     seen.nodes = [];
     seen.password = false;
   };
-  Object.defineProperty(window, '__pilothouse', {value: () => {
+  const textOf = node => (node.innerText ?? node.textContent ?? '').trim().slice(0, 100);
+  const readOwn = () => {
     watch(observer.takeRecords());
     const texts = [];
     for (const weak of seen.nodes) {
       const node = weak.deref();
       if (!node || !node.isConnected || /^(SCRIPT|STYLE|LINK|META)$/.test(node.nodeName)) continue;
-      const text = (node.innerText ?? node.textContent ?? '').trim();
-      if (text) texts.push(text.slice(0, 100));
+      const text = textOf(node);
+      if (text) texts.push(text);
       if (texts.length === 3) break;
     }
     const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts,
-      password: seen.password, frames: window.length,
-      aim: window.__pilothouseAim?.told() ?? null};
+      password: seen.password, frames: 0};
     reset();
+    return told;
+  };
+  const readFrames = missing => {
+    const told = [];
+    for (let at = 0; at < window.length; at++) {
+      try { told.push(window[at].__pilothouse?.(true)); } catch { missing(); }
+    }
+    return told.filter(Boolean);
+  };
+  Object.defineProperty(window, '__pilothouse', {value: isInner => {
+    const told = readOwn();
+    for (const inner of readFrames(() => { told.frames++; })) {
+      for (const name of ['added', 'removed', 'changed', 'frames']) told[name] += inner[name];
+      told.password ||= inner.password;
+      // Another document in a frame is a change of the page, but for those that it came with.
+      if (inner.document !== undefined && isLoaded) {
+        told.added++;
+        if (inner.document) told.texts.push(inner.document);
+      }
+      told.texts.push(...inner.texts);
+    }
+    if (!isInner) return {...told, aim: window.__pilothouseAim?.told() ?? null};
+    if (isNew && document.readyState !== 'loading') {
+      isNew = false;
+      told.document = document.body ? textOf(document.body) : '';
+    }
     return told;
   }});
   // Loading a page is no change of it: what counts begins when the document is there, and anew
   // when all that it is made of is.
-  addEventListener('load', () => { observer.takeRecords(); reset(); }, {once: true});
+  addEventListener('load', () => {
+    observer.takeRecords();
+    reset();
+    readFrames(() => {});
+    isLoaded = true;
+  }, {once: true});
   if (document.readyState === 'loading') addEventListener('DOMContentLoaded', arm, {once: true});
   else arm();
 })();
 """
-"""Counts what changes in a document, keeps the first few texts that were added, and notices when a
-password is typed (in the top document alone: `frames` says whether there are others)."""
+"""Counts what changes in a document, in its shadow roots and in its frames, keeps the first few
+texts that were added, and notices when a password is typed. `frames` is the number of frames of
+other origins, which have to be asked themselves."""
 
 WATCH_POINTER = """
 (() => {
@@ -125,6 +183,8 @@ WATCH_POINTER = """
 """Runs in every frame, before the page's own scripts."""
 
 READ_CHANGES = "window.__pilothouse ? window.__pilothouse() : null"
+READ_FRAME = "window.__pilothouse ? window.__pilothouse(true) : null"
+"""The same of a frame, whose pointer's events are asked for apart."""
 
 WITH_CHANGES = """
 (async () => {
@@ -180,3 +240,11 @@ element => {
 }
 """
 """Where an element is, and what would take a click on its middle."""
+
+FIELD_VALUE = """
+element => [
+  String(element.value ?? (element.isContentEditable ? element.innerText : '')),
+  element.tagName === 'TEXTAREA' || element.isContentEditable || element.ariaMultiLine === 'true',
+]
+"""
+"""What is typed into a field, and whether it takes several lines."""

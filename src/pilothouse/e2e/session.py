@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.faults import Fault
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
+from pilothouse.e2e.frames import aim
 from pilothouse.e2e.locating import Locating
 from pilothouse.e2e.model import (
     BrowserCrashed,
@@ -22,7 +23,14 @@ from pilothouse.e2e.model import (
     browser_crashed,
 )
 from pilothouse.e2e.protocol import ref_of
-from pilothouse.e2e.step_record import LOOKING, Done, Step, dialog_facts, dialog_open
+from pilothouse.e2e.step_record import (
+    LOOKING,
+    Done,
+    Step,
+    dialog_facts,
+    dialog_open,
+    selectors_of,
+)
 from pilothouse.e2e.tab import Interrupted, Missed, RefGone, Tab
 
 if TYPE_CHECKING:
@@ -348,7 +356,7 @@ class E2eSession:
             navigations, value = tab.navigations, None
             await self.locating.before(step, tab)
             try:
-                value = await tab.race(_fresh(tab, tool, target, do), step)
+                value = await tab.race(self._aimed(tab, step, do), step)
             except Interrupted:
                 if tab.dialog is None:  # the tab, the browser or the session has gone
                     if tab.page.is_closed():
@@ -370,6 +378,21 @@ class E2eSession:
                 await tab.recording.explained()
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
+
+    async def _aimed[T](self, tab: Tab, step: Step, do: Callable[[Tab], Awaitable[T]]) -> T:
+        """Take the step, unless its ref is stale: refs never come back, and waiting is no use.
+
+        Raises:
+            RefGone: it is.
+        """
+        if step.tool == "exists" or step.tool.startswith("wait"):
+            return await do(tab)
+        if ref_of(step.target) and not await tab.locator(step.target).count():
+            raise RefGone
+        await aim(tab, selectors_of(step))
+        if tab.in_any_frame and len(tab.page.frames) > 1:
+            self.locating.ask_for(step, tab)  # the selector alone does not say in which frame
+        return await do(tab)
 
     def lost(self) -> SessionNotFound | BrowserCrashed | None:
         """Why a call that was under way cannot have been done, if browser or session are gone."""
@@ -507,15 +530,3 @@ class E2eSession:
             if self.browser is not None and self.browser.is_users and tab.own:
                 with suppress(Exception):  # in a browser of the user's own we clean up after us
                     await tab.page.close()
-
-
-async def _fresh[T](tab: Tab, tool: str, target: str, do: Callable[[Tab], Awaitable[T]]) -> T:
-    """Take the step, unless its ref is stale: refs never come back, so there is no use in waiting.
-
-    Raises:
-        RefGone: it is.
-    """
-    asks = tool == "exists" or tool.startswith("wait")
-    if not asks and ref_of(target) and not await tab.locator(target).count():
-        raise RefGone
-    return await do(tab)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes
 from pilothouse.e2e.protocol import ref_of
-from pilothouse.e2e.scripts import READ_CHANGES
+from pilothouse.e2e.scripts import READ_CHANGES, READ_FRAME
 from pilothouse.e2e.selectors import for_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from pilothouse.e2e.browser import CDPSession, Dialog, Locator, Page
+    from pilothouse.e2e.browser import CDPSession, Dialog, Frame, Locator, Page
     from pilothouse.e2e.ports import Recording
     from pilothouse.e2e.step_record import Step
 
 GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
+FRAME_S = 0.5
 CHANGES_S = 1.0
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
 
@@ -54,6 +55,8 @@ class Tab:
     recording: Recording | None = None
     own: bool = False
     """Opened by us, not by the app."""
+    in_any_frame: set[str] = field(default_factory=set)
+    """Selectors of the newest step that are looked for in frames, too (frames.py)."""
     opener: str = ""
     """The tab whose popup this is."""
     dialog: Dialog | None = None
@@ -99,7 +102,10 @@ class Tab:
     def locator(self, selector: str) -> Locator:
         """CSS, one of Playwright's own selectors, `label=`, `placeholder=`, or a ref."""
         ref = ref_of(selector)
-        return self.page.get_by_ref(ref) if ref else self.page.locator(for_playwright(selector))
+        if ref:
+            return self.page.get_by_ref(ref)
+        scope = self.page.frame_locator() if selector in self.in_any_frame else self.page
+        return scope.locator(for_playwright(selector))
 
     async def cdp(self) -> CDPSession | None:
         """A DevTools session of our own, which only Chromium has. It is opened when it is needed:
@@ -172,7 +178,35 @@ class Tab:
             if not error_name(error):
                 raise
             return None  # it is navigating, or has gone
-        return changes_of(said)
+        if not (isinstance(said, dict) and said.get("frames")):
+            return changes_of(said)
+        told = changes_of(said)
+        assert told is not None
+        return await self._with_frames(told)
+
+    async def _with_frames(self, told: Changes) -> Changes:
+        """Add what changed in frames of other origins, which the page cannot look into."""
+
+        async def ask(frame: Frame) -> Changes | None:
+            try:
+                async with asyncio.timeout(FRAME_S):
+                    return changes_of(await frame.evaluate(READ_FRAME))
+            except TimeoutError:
+                return None
+            except Exception as error:
+                if not error_name(error):
+                    raise
+                return None  # it is navigating, or has gone
+
+        inner = await asyncio.gather(*(ask(frame) for frame in self.page.frames[1:]))
+        password = told.password
+        for each in inner:
+            if each is not None:
+                told = replace(told.joined(each), aim=told.aim)
+        # Of a frame that did not answer it is not known whether it has a password.
+        passwords = [each.password for each in inner if each is not None]
+        known = len(passwords) == len(inner) and None not in passwords
+        return replace(told, password=password or (any(passwords) if known else None))
 
     def keep_kind(self, selector: str, kind: str) -> None:
         """Keep what kind of field the step under way acts on."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.frames import State, by_selector, by_text, wait
 from pilothouse.e2e.model import STEP_FAULTS
 from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 RELOAD_S = 3.0
 """After the dev server said that it wants the page reloaded."""
-State = Literal["visible", "hidden", "attached", "detached"]
 
 # The page's own word that the update is in; what the server sends before is only its wish.
 _REBUILT = re.compile(
@@ -61,10 +62,7 @@ async def wait_for_selector(args: WaitForSelector, helm: Helm) -> Acted:
     """Wait until an element is visible, or gone."""
 
     async def do(tab: Tab) -> None:
-        found = tab.locator(args.selector)
-        if args.state in ("visible", "attached"):
-            found = found.first
-        await found.wait_for(state=args.state, timeout=args.timeout)
+        await _wait(tab, args.selector, args.state, args.timeout)
 
     return Acted(**acted(await step(helm, args, "waitForSelector", do, target=args.selector)))
 
@@ -114,8 +112,7 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
         ends = loop.time() + args.timeout / 1000
         if args.selector:
             # Under Playwright's own limit: its log says whether there was an element at all.
-            found = tab.locator(args.selector).first
-            await found.wait_for(state=args.state, timeout=args.timeout)
+            await _wait(tab, args.selector, args.state, args.timeout)
             met["selector"] = True
         try:
             async with asyncio.timeout_at(ends):
@@ -130,18 +127,23 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
     return Waited(**acted(done), met=done.value or {})
 
 
+async def _wait(tab: Tab, selector: str, state: State, limit: int) -> None:
+    if ref_of(selector):
+        await tab.locator(selector).wait_for(state=state, timeout=limit)
+    else:
+        await wait(tab, by_selector(selector), state, limit)
+
+
 def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
     found: dict[str, Callable[[Tab], Any]] = {}
     # Ours ends first, so that the answer does not depend on who was quicker.
     limit = args.timeout + 1_000
     if args.text:
         text = args.text
-        found["text"] = lambda tab: tab.page.get_by_text(text).first.wait_for(timeout=limit)
+        found["text"] = lambda tab: wait(tab, by_text(text), "visible", limit)
     if args.text_gone:
         gone = args.text_gone
-        found["textGone"] = lambda tab: tab.page.get_by_text(gone).first.wait_for(
-            state="hidden", timeout=limit
-        )
+        found["textGone"] = lambda tab: wait(tab, by_text(gone), "hidden", limit)
     if args.url:
         part = args.url
         found["url"] = lambda tab: tab.page.wait_for_url(lambda url: part in url, timeout=limit)

@@ -287,3 +287,63 @@ def test_a_page_that_is_stuck_does_not_stop_those_who_ask_it(shop: Driver) -> No
     stuck = "{ const end = Date.now() + 2500; while (Date.now() < end); }"
     assert shop.fault("evaluate", script=stuck, timeout=300)["type"] == "timeout"
     assert shop.value("2 + 2") == 4
+
+
+def show(shop: Driver, html: str) -> None:
+    """Put elements into a page."""
+    shop.visit("/second.html")
+    shop.value(f"() => {{ document.body.innerHTML = {json.dumps(html)}; }}")
+
+
+def test_find_gives_a_ref_for_text_that_has_no_element_of_its_own(shop: Driver) -> None:
+    show(shop, "<ul><li onclick=\"this.append('!')\">Lamp <b>12</b><i>Sold out</i></li></ul>")
+    (found,) = shop.call("find", text="sold out")["matches"]
+    ref = found.split("[ref=")[1].split("]")[0]
+    shop.call("click", selector=ref)
+    assert shop.text("li").endswith("!")
+    show(shop, "<div>Price <button>Buy</button> today</div>")
+    (found,) = shop.call("find", text="today")["matches"]
+    assert "[ref=" in found
+
+
+def test_a_snapshot_has_the_spaces_of_values_and_marks_fields_of_several_lines(
+    shop: Driver,
+) -> None:
+    show(
+        shop,
+        "<label>Name <input id=name></label><label>Note <textarea></textarea></label>"
+        "<label>Code <input id=code placeholder='1  2'></label><label>Plain <input id=p></label>"
+        "<div contenteditable role=textbox aria-label=Text>a</div>",
+    )
+    shop.value(
+        "() => { document.getElementById('name').value = ' a  b ';"
+        " document.querySelector('textarea').value = 'one\\n\\n  two';"
+        " code.value = 'x   y'; p.value = 'one two'; }"
+    )
+    lines = shop.call("snapshot")["snapshot"].splitlines()
+    own = {line.split('"')[1]: line for line in lines if '- textbox "' in line}
+    assert own["Name"].endswith(']: " a  b "')
+    assert own["Note"].endswith('[multiline]: "one\\n\\n  two"')
+    assert own["Plain"].endswith("]: one two")
+    assert "[multiline]" in own["Text"]
+    assert "[multiline]" not in own["Name"] + own["Plain"]
+    after = lines[lines.index(own["Code"]) :]
+    assert next(line.strip() for line in after if "- text: " in line) == '- text: "x   y"'
+
+
+def test_an_ambiguous_text_shows_eight_with_what_is_around_them_and_refs(shop: Driver) -> None:
+    rows = "".join(
+        f"<tr><td>Item {number}</td><td><button onclick=\"document.title = 'deleted {number}'\">"
+        "Delete</button></td></tr>"
+        for number in range(12)
+    )
+    show(shop, f"<table>{rows}</table>")
+    error = shop.fault("click", selector="text=Delete")
+    assert error["type"] == "selector_ambiguous"
+    assert len(error["candidates"]) == 8
+    for number, line in enumerate(error["candidates"]):
+        assert line.startswith(f"text=Delete >> nth={number} is <button")
+        assert f'in tr "Item {number} Delete"' in line
+    ref = error["candidates"][5].split("[ref=")[1].split("]")[0]
+    shop.call("click", selector=ref)
+    assert shop.value("document.title") == "deleted 5"
