@@ -277,7 +277,7 @@ class _Writer:
             "columnNumber": whole(place.get("column")) - 1,
         }
         function = place.get("function")
-        return {**made, "functionName": str(function)} if function else made
+        return {**made, "functionName": self.redactor.text(str(function))} if function else made
 
     def _outcome(self, exchange: _Exchange) -> dict[str, Any]:
         made: dict[str, Any] = {}
