@@ -158,6 +158,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
             spawn=start_child,
             read_only=settings.read_only,
             own_ports=lambda: shared.listeners,
+            on_history=partial(_tell_history, shared),
             engine_options=[
                 f"--max-bytes={settings.history_mb << 20}",
                 *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
@@ -170,6 +171,11 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         # Not before the doors are open: the engine must know their ports to keep clients out.
         await proxy.listen_if_wanted()
         yield proxy
+
+
+def _tell_history(shared: Session, reason: str) -> None:
+    """Show among the services why packets are not recorded, or that they are again."""
+    shared.services["packet history"] = f"off: {reason}" if reason else "on"
 
 
 @asynccontextmanager

@@ -55,6 +55,8 @@ class Proxy:
     read_only: bool
     own_ports: Callable[[], set[int]]
     """Ports of this machine that no request may reach through the proxy."""
+    on_history: Callable[[str], None]
+    """Is told why packets cannot be written, and of nothing when they can be again."""
     engine: Engine = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
@@ -166,6 +168,8 @@ class Proxy:
                 self.book.write(event["level"], event["message"], event.get("class", "engine"))
             case "listeners":
                 self.states = event["states"]
+            case "history":
+                self.on_history(event["reason"])
 
     def _recorded(self, row: dict[str, Any]) -> None:
         views = self._views.get(row["session"])
@@ -268,6 +272,7 @@ async def open_proxy(
     spawn: Spawn,
     read_only: bool,
     own_ports: Callable[[], set[int]],
+    on_history: Callable[[str], None],
     engine_options: Sequence[str] = (),
 ) -> AsyncIterator[Proxy]:
     """The proxy of this process for as long as the block lasts."""
@@ -279,6 +284,7 @@ async def open_proxy(
         clock=clock,
         read_only=read_only,
         own_ports=own_ports,
+        on_history=on_history,
     )
     try:
         async with open_engine(

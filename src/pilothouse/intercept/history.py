@@ -94,12 +94,16 @@ class HistoryWriter:
         max_bytes: int,
         clock: Clock,
         on_rows: Callable[[list[Exchange]], None] | None = None,
+        on_state: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_rows` is called in the loop with the exchanges of each batch that was committed."""
+        """Both are called in the loop: `on_rows` with the exchanges of each batch that was
+        committed, `on_state` with the reason when nothing can be written, and with none when it
+        can be again."""
         self._path = path
         self._max_bytes = max_bytes
         self._clock = clock
         self._on_rows = on_rows
+        self._on_state = on_state
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Entry] = deque()
         self._wake = threading.Event()
@@ -331,7 +335,12 @@ class HistoryWriter:
     def _well(self) -> None:
         if self._reason:
             log.warning("the history is written again")
-            self._reason = ""
+            self._set_reason("")
+
+    def _set_reason(self, reason: str) -> None:
+        if self._on_state is not None and reason != self._reason:
+            self._call(self._on_state, reason)
+        self._reason = reason
 
     def _fail(self, error: Exception) -> None:
         """The file is opened anew for the next attempt: after an error its state is not known."""
@@ -345,7 +354,7 @@ class HistoryWriter:
                 return
         if not self._reason:
             log.error("the history cannot be written: %s", error)
-        self._reason = f"the history cannot be written: {error}"
+        self._set_reason(f"the history cannot be written: {error}")
         self._call(self._release, self._posted)
         if self._stop.wait(RETRY_S):
             lost = {id(entry.exchange): entry.exchange for entry in self._queue}

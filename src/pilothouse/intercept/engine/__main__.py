@@ -61,6 +61,7 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
         max_bytes=options.max_bytes,
         clock=clock,
         on_rows=tell_recorded,
+        on_state=lambda reason: link.tell({"event": "history", "reason": reason}),
     )
     listeners = Listeners(master.proxy)
     commands = _assemble(options, link, clock, master, history, listeners)
