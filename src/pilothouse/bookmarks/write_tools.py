@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -12,31 +12,17 @@ from pilothouse.bookmarks.changes import Change, Create, Move, Remove, RemoveTre
 from pilothouse.bookmarks.model import AmbiguousPath, BatchFailed
 from pilothouse.bookmarks.ports import Bookmarks
 from pilothouse.bookmarks.urls import check_url, is_masked
-from pilothouse.bookmarks.writing import Changes, writer
+from pilothouse.bookmarks.writing import Changes, Make, writer
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Args, Result
 from pilothouse.core.tool import Example, tool
 
-WRITES = (*CHANGING, AmbiguousPath, BatchFailed)
+WRITES = (*CHANGING, AmbiguousPath)
 """What every tool may answer that changes bookmarks by their addresses."""
 
 Items = Annotated[
     list[dict[str, Any]], WithJsonSchema({"type": "array", "items": {"type": "object"}})
 ]
-
-
-class Written(Shown):
-    """The node, or of a batch what came of each item."""
-
-    results: list[dict[str, Any]] | None = Field(
-        default=None, description="Of items: each with its node, or the error; sameAs: as there"
-    )
-    done: int | None = Field(default=None, description="Items that were carried out, together")
-    failed: int | None = Field(default=None, description="Items that were not")
-
-
-class _Batched(Asking):
-    items: Items | None = Field(default=None, description="Batch")
 
 
 class AddItem(Args):
@@ -47,8 +33,12 @@ class AddItem(Args):
     create_folders: bool | None = Field(default=None, description="Make it")
 
 
-class Add(AddItem, _Batched):
-    pass
+class Add(Asking):
+    parent_id: str | None = Field(default=None, description="Id or path")
+    title: str = Field(description="Title")
+    url: str = Field(description="URL")
+    index: int | None = Field(default=None, ge=0, description="Place")
+    create_folders: bool | None = Field(default=None, description="Make it")
 
 
 @tool(
@@ -66,26 +56,15 @@ class Add(AddItem, _Batched):
                 "createFolders": True,
             },
         ),
-        Example(
-            title="Two at once",
-            args={
-                "items": [
-                    {"title": "One", "url": "https://example.com/1"},
-                    {"title": "Two", "url": "https://example.com/2", "parentId": "Bar"},
-                ]
-            },
-        ),
     ),
 )
-async def bookmark_add(args: Add, bookmarks: Bookmarks) -> Written:
+async def bookmark_add(args: Add, bookmarks: Bookmarks) -> Shown:
     """Add a bookmark. Paths are like Bar > Tech."""
     writes = writer("bookmark_add", bookmarks, args.profile, makes_folders=args.create_folders)
-    if args.items is not None:
-        return Written.model_validate(await writes.many(_items(args, AddItem), AddItem, _add))
-    return Written.model_validate(await writes.one(args, _add))
+    return Shown.model_validate(await writes.one(args, _add))
 
 
-async def _add(item: AddItem, changes: Changes) -> Change:
+async def _add(item: Add | AddItem, changes: Changes) -> Change:
     title, url = _needed(item.title, "title"), check_url(_needed(item.url, "url"))
     parent = item.parent_id
     if parent is not None:
@@ -122,8 +101,10 @@ class UpdateItem(Args):
     url: str | None = Field(default=None, description="URL")
 
 
-class UpdateBookmark(UpdateItem, _Batched):
-    pass
+class UpdateBookmark(Asking):
+    id: str = Field(description="Id or path")
+    title: str | None = Field(default=None, description="Title")
+    url: str | None = Field(default=None, description="URL")
 
 
 @tool(
@@ -134,17 +115,13 @@ class UpdateBookmark(UpdateItem, _Batched):
     raises=WRITES,
     examples=(Example(title="Rename", args={"id": "42", "title": "A better title"}),),
 )
-async def bookmark_update(args: UpdateBookmark, bookmarks: Bookmarks) -> Written:
+async def bookmark_update(args: UpdateBookmark, bookmarks: Bookmarks) -> Shown:
     """Change title or URL."""
     writes = writer("bookmark_update", bookmarks, args.profile)
-    if args.items is not None:
-        return Written.model_validate(
-            await writes.many(_items(args, UpdateItem), UpdateItem, _update)
-        )
-    return Written.model_validate(await writes.one(args, _update))
+    return Shown.model_validate(await writes.one(args, _update))
 
 
-async def _update(item: UpdateItem, changes: Changes) -> Change:
+async def _update(item: UpdateBookmark | UpdateItem, changes: Changes) -> Change:
     address = _needed(item.id, "id")
     if item.title is None and item.url is None:
         raise InvalidInput(
@@ -170,8 +147,11 @@ class MoveItem(Args):
     create_folders: bool | None = Field(default=None, description="Make it")
 
 
-class MoveBookmark(MoveItem, _Batched):
-    pass
+class MoveBookmark(Asking):
+    id: str = Field(description="Id or path")
+    parent_id: str = Field(description="Id or path")
+    index: int | None = Field(default=None, ge=0, description="Place")
+    create_folders: bool | None = Field(default=None, description="Make it")
 
 
 @tool(
@@ -184,15 +164,13 @@ class MoveBookmark(MoveItem, _Batched):
         Example(title="To the front of the bar", args={"id": "42", "parentId": "Bar", "index": 0}),
     ),
 )
-async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> Written:
+async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> Shown:
     """Move it."""
     writes = writer("bookmark_move", bookmarks, args.profile, makes_folders=args.create_folders)
-    if args.items is not None:
-        return Written.model_validate(await writes.many(_items(args, MoveItem), MoveItem, _move))
-    return Written.model_validate(await writes.one(args, _move))
+    return Shown.model_validate(await writes.one(args, _move))
 
 
-async def _move(item: MoveItem, changes: Changes) -> Change:
+async def _move(item: MoveBookmark | MoveItem, changes: Changes) -> Change:
     address, target = _needed(item.id, "id"), _needed(item.parent_id, "parentId")
     folder = await changes.folder(target, makes=item.create_folders)
     return Move(await changes.node(address), folder, item.index)
@@ -202,17 +180,12 @@ class RemoveItem(Args):
     id: str | None = Field(default=None, description="Id or path")
 
 
-class RemoveBookmark(RemoveItem, _Batched):
-    items: Items | None = Field(default=None, description="Batch")
+class RemoveBookmark(Asking):
+    id: str = Field(description="Id or path")
 
 
 class Removed(Result):
-    success: bool = Field(description="Whether all of it was removed")
-    results: list[dict[str, Any]] | None = Field(
-        default=None, description="Of items: each with success, or the error"
-    )
-    done: int | None = Field(default=None, description="Items that were removed, together")
-    failed: int | None = Field(default=None, description="Items that were not")
+    success: bool = Field(description="Always true")
 
 
 @tool(
@@ -220,31 +193,20 @@ class Removed(Result):
     effect="destroy",
     profile="default",
     raises=WRITES,
-    examples=(
-        Example(title="One", args={"id": "42"}),
-        Example(title="Two", args={"items": [{"id": "42"}, {"id": "Bar > Old"}]}),
-    ),
+    examples=(Example(title="One", args={"id": "42"}),),
 )
 async def bookmark_remove(args: RemoveBookmark, bookmarks: Bookmarks) -> Removed:
     """Remove a bookmark or empty folder."""
-    writes = writer("bookmark_remove", bookmarks, args.profile)
-    if args.items is not None:
-        told = await writes.many(_items(args, RemoveItem), RemoveItem, _remove)
-        return Removed.model_validate({**told, "success": not told["failed"]})
-    await writes.one(args, _remove)
+    await writer("bookmark_remove", bookmarks, args.profile).one(args, _remove)
     return Removed(success=True)
 
 
-async def _remove(item: RemoveItem, changes: Changes) -> Change:
+async def _remove(item: RemoveBookmark | RemoveItem, changes: Changes) -> Change:
     return Remove(await changes.node(_needed(item.id, "id")))
 
 
 class RemoveFolder(Asking):
     id: str = Field(description="Id or path")
-
-
-class TreeRemoved(Result):
-    success: bool = Field(description="Always true")
 
 
 @tool(
@@ -254,34 +216,73 @@ class TreeRemoved(Result):
     raises=WRITES,
     examples=(Example(title="A folder", args={"id": "Other > Old links"}),),
 )
-async def bookmark_remove_tree(args: RemoveFolder, bookmarks: Bookmarks) -> TreeRemoved:
+async def bookmark_remove_tree(args: RemoveFolder, bookmarks: Bookmarks) -> Removed:
     """Remove a folder and all in it."""
     await writer("bookmark_remove_tree", bookmarks, args.profile).one(args, _remove_tree)
-    return TreeRemoved(success=True)
+    return Removed(success=True)
 
 
 async def _remove_tree(item: RemoveFolder, changes: Changes) -> Change:
     return RemoveTree(await changes.node(item.id))
 
 
-def _items(args: _Batched, kind: type[Args]) -> list[dict[str, Any]]:
-    """The items of a batch, beside which nothing of one item may stand."""
-    own = [name for name in kind.model_fields if name != "create_folders"]  # that holds for all
-    both = [name for name in own if getattr(args, name) is not None]
-    if both:
-        raise InvalidInput(
-            f"{both[0]} was given beside items",
-            hint="give items alone: each has its own",
-            field="items",
-            expected="items, or the arguments of one",
-        )
-    return args.items or []
+type Do = Literal["add", "update", "move", "remove"]
+_KINDS: dict[Do, tuple[type[Args], Make[Any]]] = {
+    "add": (AddItem, _add),
+    "update": (UpdateItem, _update),
+    "move": (MoveItem, _move),
+    "remove": (RemoveItem, _remove),
+}
+
+
+class Batch(Asking):
+    do: Do = Field(description="What is done with each item")
+    items: Items = Field(description="Each with what one alone takes")
+    create_folders: bool | None = Field(default=None, description="Make folders that are missing")
+
+
+class Written(Result):
+    """What came of each item."""
+
+    results: list[dict[str, Any]] = Field(
+        description="Each with its node or success, or the error; sameAs: as there"
+    )
+    done: int = Field(description="Items that were carried out, together")
+    failed: int = Field(description="Items that were not")
+
+
+@tool(
+    BOOKMARKS,
+    effect="destroy",
+    raises=(*WRITES, BatchFailed),
+    examples=(
+        Example(
+            title="Add two",
+            args={
+                "do": "add",
+                "items": [
+                    {"title": "One", "url": "https://example.com/1"},
+                    {"title": "Two", "url": "https://example.com/2", "parentId": "Bar"},
+                ],
+            },
+        ),
+        Example(
+            title="Remove two", args={"do": "remove", "items": [{"id": "42"}, {"id": "Bar > Old"}]}
+        ),
+    ),
+)
+async def bookmark_batch(args: Batch, bookmarks: Bookmarks) -> Written:
+    """Add, update, move or remove many bookmarks: what can be done, as one entry to undo."""
+    kind, make = _KINDS[args.do]
+    tool = f"bookmark_{args.do}"
+    writes = writer(tool, bookmarks, args.profile, makes_folders=args.create_folders)
+    return Written.model_validate(await writes.many(args.items, kind, make))
 
 
 def _needed(value: str | None, name: str) -> str:
     if value is None:
         raise InvalidInput(
-            f"{name} is required", hint=f"give {name}, or items", field=name, expected="string"
+            f"{name} is required", hint=f"give {name}", field=name, expected="string"
         )
     return value
 
@@ -293,4 +294,5 @@ TOOLS = (
     bookmark_remove_tree,
     bookmark_create_folder,
     bookmark_move,
+    bookmark_batch,
 )

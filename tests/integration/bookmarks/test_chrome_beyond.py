@@ -115,7 +115,8 @@ def test_what_lies_as_deep_as_it_may_is_shown_removed_and_brought_back(
 
 def test_a_batch_tells_of_each_item_what_came_of_it(desk: Desk, chrome: BookmarkChrome) -> None:
     told = desk.call(
-        "bookmark_add",
+        "bookmark_batch",
+        do="add",
         items=[
             {"title": "One", "url": URL},
             {"title": "Runs", "url": "javascript:alert(1)"},
@@ -133,13 +134,15 @@ def test_many_are_changed_moved_and_removed_in_one_call_each(
     desk: Desk, chrome: BookmarkChrome
 ) -> None:
     items = [{"title": f"b{n}", "url": f"{URL}{n}"} for n in range(100)]
-    made = [one["node"]["id"] for one in desk.call("bookmark_add", items=items)["results"]]
-    desk.call("bookmark_update", items=[{"id": id, "title": f"c{id}"} for id in made])
+    told = desk.call("bookmark_batch", do="add", items=items)
+    made = [one["node"]["id"] for one in told["results"]]
+    renamed = [{"id": id, "title": f"c{id}"} for id in made]
+    desk.call("bookmark_batch", do="update", items=renamed)
     assert chrome.titles(OTHER) == [f"c{id}" for id in made]
-    desk.call("bookmark_move", items=[{"id": id, "parentId": BAR} for id in made])
+    desk.call("bookmark_batch", do="move", items=[{"id": id, "parentId": BAR} for id in made])
     assert chrome.titles(BAR) == [f"c{id}" for id in made]
-    gone = desk.call("bookmark_remove", items=[{"id": id} for id in made])
-    assert (gone["success"], gone["done"], chrome.titles(BAR)) == (True, 100, [])
+    gone = desk.call("bookmark_batch", do="remove", items=[{"id": id} for id in made])
+    assert (gone["failed"], gone["done"], chrome.titles(BAR)) == (0, 100, [])
     desk.call("bookmark_undo")
     assert chrome.titles(BAR) == [f"c{id}" for id in made]
 

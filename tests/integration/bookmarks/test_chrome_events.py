@@ -89,7 +89,9 @@ def test_the_same_edit_by_both_at_once_is_told_apart(desk: Desk, chrome: Bookmar
 
 def test_a_batch_of_ours_is_told_once_for_each(desk: Desk, chrome: BookmarkChrome) -> None:
     items = [{"title": f"b{n}", "url": URL} for n in range(50)]
-    made = [one["node"]["id"] for one in desk.call("bookmark_add", items=items)["results"]]
+    made = [
+        one["node"]["id"] for one in desk.call("bookmark_batch", do="add", items=items)["results"]
+    ]
     until_settled(desk, chrome)
     assert told_of(desk, *made) == [("created", id, True) for id in made]
 

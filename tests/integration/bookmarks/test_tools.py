@@ -92,7 +92,7 @@ async def test_paths_batches_and_undo_work_together(tmp_path: Path) -> None:
     async with connected(tmp_path, chrome()) as house:
         before = house.chrome.shape()
         items = [{"title": f"{n}", "url": f"{SITE}{n}", "parentId": "Bar > New"} for n in range(5)]
-        told = await house.call("bookmark_add", items=items, createFolders=True)
+        told = await house.call("bookmark_batch", do="add", items=items, createFolders=True)
         assert (told["done"], told["failed"]) == (5, 0)
         assert len(house.chrome.get_sub_tree({"id": house.chrome.find("New")})[0]["children"]) == 5
         await house.call("bookmark_undo")
@@ -146,7 +146,7 @@ async def test_links_are_checked_with_progress(tmp_path: Path) -> None:
             {"title": "Gone", "url": site.url("/gone"), "parentId": "Bar > Links"},
             {"title": "Inner", "url": "http://10.255.255.1/", "parentId": "Bar > Links"},
         ]
-        await house.call("bookmark_add", items=items, createFolders=True)
+        await house.call("bookmark_batch", do="add", items=items, createFolders=True)
         result = await house.client.call_tool(
             "bookmark_check_links", {"folderId": "Bar > Links"}, progress_callback=heard
         )

@@ -18,6 +18,7 @@ from pilothouse.bookmarks.model import (
 )
 from pilothouse.bookmarks.write_tools import (
     bookmark_add,
+    bookmark_batch,
     bookmark_create_folder,
     bookmark_move,
     bookmark_remove,
@@ -94,8 +95,8 @@ async def test_update_move_and_remove_answer_as_the_spec_has_it(house: Bookmarki
         (bookmark_move, {"id": "Bar > Loose", "parentId": "Bar > New", "createFolders": True}),
         (bookmark_remove, {"id": "Bar > Loose"}),
         (bookmark_remove_tree, {"id": "Bar > Tech"}),
-        (bookmark_remove, {"items": [{"id": "Bar > Loose"}, {"id": "Bar > Empty"}]}),
-        (bookmark_add, {"items": [{"title": "a", "url": SITE}, {"title": "b", "url": SITE}]}),
+        (bookmark_batch, {"do": "remove", "items": [{"id": "Bar > Loose"}, {"id": "Bar > Empty"}]}),
+        (bookmark_batch, {"do": "add", "items": [{"title": "a", "url": SITE}] * 2}),
     ],
     ids=lambda value: value.name if hasattr(value, "name") else "",
 )  # fmt: skip
@@ -194,9 +195,10 @@ async def test_chromes_refusals_are_passed_on_with_a_hint(
         (bookmark_update, {"id": "5"}, "title"),
         (bookmark_move, {"id": "5"}, "parentId"),
         (bookmark_remove, {}, "id"),
-        (bookmark_add, {"items": []}, "items"),
-        (bookmark_add, {"items": [{"title": "x", "url": SITE}], "title": "y"}, "items"),
-        (bookmark_remove, {"items": [{"id": "1"}] * 1_001}, "items"),
+        (bookmark_add, {"items": [{"title": "x", "url": SITE}]}, "items"),
+        (bookmark_batch, {"do": "add", "items": []}, "items"),
+        (bookmark_batch, {"items": [{"id": "1"}]}, "do"),
+        (bookmark_batch, {"do": "remove", "items": [{"id": "1"}] * 1_001}, "items"),
         (bookmark_add, {"title": "x", "url": SITE, "index": -1}, "index"),
         (bookmark_move, {"id": "5", "parentId": "1", "index": -1}, "index"),
     ],
@@ -214,7 +216,8 @@ async def test_a_missing_argument_is_named(
 
 async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
     told = await house.call(
-        bookmark_add,
+        bookmark_batch,
+        do="add",
         items=[
             {"title": "One", "url": SITE, "parentId": "Bar > New"},
             {"title": "Bad", "url": "javascript:1"},
@@ -236,7 +239,8 @@ async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
 
 async def test_a_folder_that_only_a_refused_item_needs_is_not_made(house: Bookmarking) -> None:
     told = await house.call(
-        bookmark_move,
+        bookmark_batch,
+        do="move",
         items=[
             {"id": BAR, "parentId": "Bar > Not made"},
             {"id": "Bar > Loose", "parentId": "Bar > Made"},
@@ -250,20 +254,22 @@ async def test_a_folder_that_only_a_refused_item_needs_is_not_made(house: Bookma
 
 
 async def test_a_batch_of_removals_says_whether_all_went_well(house: Bookmarking) -> None:
-    told = await house.call(bookmark_remove, items=[{"id": "Bar > Loose"}, {"id": "Bar > Tech"}])
-    assert told["success"] is False
+    items = [{"id": "Bar > Loose"}, {"id": "Bar > Tech"}]
+    told = await house.call(bookmark_batch, do="remove", items=items)
+    assert (told["done"], told["failed"]) == (1, 1)
     assert told["results"][0] == {"success": True}
     assert told["results"][1]["error"]["code"] == "FOLDER_NOT_EMPTY"
 
 
 async def test_one_node_is_not_removed_twice_in_a_batch(house: Bookmarking) -> None:
-    told = await house.call(bookmark_remove, items=[{"id": "Bar > Loose"}] * 2)
+    told = await house.call(bookmark_batch, do="remove", items=[{"id": "Bar > Loose"}] * 2)
     assert ["error" in one for one in told["results"]] == [False, True]
 
 
 async def test_a_batch_of_updates_answers_the_new_nodes(house: Bookmarking) -> None:
     told = await house.call(
-        bookmark_update,
+        bookmark_batch,
+        do="update",
         items=[{"id": "Bar > Loose", "title": "A"}, {"id": "Bar > Tech", "title": "B"}],
     )
     assert [one["node"]["title"] for one in told["results"]] == ["A", "B"]
@@ -275,7 +281,8 @@ async def test_when_chrome_refuses_one_after_all_nothing_of_the_batch_is_done(
     before = house.chrome.shape()
     with pytest.raises(InvalidUrl, match="change 2 of 2"):
         await house.call(
-            bookmark_add,
+            bookmark_batch,
+            do="add",
             items=[{"title": "a", "url": SITE}, {"title": "b", "url": "ftp://[::1/"}],
         )
     assert house.chrome.shape() == before
