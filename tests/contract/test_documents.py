@@ -41,6 +41,17 @@ def test_every_guide_is_in_the_readme() -> None:
         assert f"docs/guides/{guide.name}" in linked, guide.name
 
 
+def test_the_ways_to_install_stand_in_the_order_in_which_one_tries_them() -> None:
+    text = (ROOT / "docs" / "guides" / "clients.md").read_text()
+    ways = ("uvx pilothouse", "uv tool install pilothouse", "pip install pilothouse", "make setup")
+    places = [text.index(way) for way in ways]
+    assert places == sorted(places)
+    gemini = text[text.index("Gemini CLI") :]
+    assert "trust" in gemini
+    workers = (ROOT / "docs" / "guides" / "gateway.md").read_text()
+    assert "npm install -g @playwright/mcp" in workers
+
+
 def test_every_picture_is_shown_and_can_be_looked_at() -> None:
     shown = {(path.parent / link).resolve() for path in documents() for link in links(path)}
     pictures = sorted(PICTURES.iterdir())
