@@ -64,6 +64,8 @@ _HELLOS: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     ("server/discover", {"_meta": _ABOUT}),
 )
+_RUNNING = ("observing", "crashed", "disconnected")
+"""States of an observation that goes on, or will when its tab or browser is back."""
 LAST_S = 2
 """A worker whose parent has died is gone after this, whatever it does."""
 
@@ -173,8 +175,9 @@ def _with_in_use(app: ASGIApp, house: House) -> ASGIApp:
 
 
 def _in_use(house: House) -> bool:
-    """Whether a call runs, or a browser session or an observation is within its own limit; or
-    whether a relay called lately, which the hub does not see."""
+    """Whether a call runs, or a browser session or a running observation is within its own limit;
+    or whether a relay called lately, which the hub does not see. What an ended one kept is no
+    reason to stay: it is readable until the idle limit, or until another agent needs the place."""
     from pilothouse.observe.ports import Observer
 
     lately = house.clock() - house.settings.worker_idle * 1000
@@ -183,7 +186,12 @@ def _in_use(house: House) -> bool:
         len(house.debug_ports) > 0
         or any(one.last_call_at > lately for one in house.sessions if one.id == "stdio")
         or any(session.running_calls for session in house.sessions)
-        or any(observer.observations for observer in observers if observer is not None)
+        or any(
+            one.state in _RUNNING
+            for observer in observers
+            if observer is not None
+            for one in observer.observations
+        )
     )
 
 

@@ -166,6 +166,21 @@ async def test_a_worker_that_is_asked_to_end_leaves_nothing_of_its_browser_behin
         assert os.listdir(everybodys) == []
 
 
+async def test_a_worker_whose_session_has_ended_is_idle_though_it_keeps_what_was_recorded(
+    sockets: Path, mark: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    async with forking(sockets, mark, PRODUCT) as kind:
+        worker = await forked(kind, cwd=str(tmp_path), home=str(tmp_path / "home"))
+        agent = await Agent.meet(worker)
+        command = [sys.executable, "shop.py"]
+        started = await agent.call("startSession", command=command, cwd=str(tmp_path))
+        assert await agent.in_use() is True
+        await agent.call("endSession")
+        assert await agent.in_use() is False
+        assert (await agent.call("cdp_read_events", targetId=started["targetId"]))["events"]
+
+
 async def test_a_worker_with_a_browser_is_in_use_and_takes_it_along_when_it_is_killed(
     sockets: Path, mark: str, tmp_path: Path
 ) -> None:
