@@ -24,7 +24,7 @@ from pilothouse.gateway.pool import Pool
 from pilothouse.gateway.room import Limits
 from pilothouse.gateway.workers.builtin import Builtin
 from pilothouse.gateway.workers.choice import parse_choice
-from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
+from pilothouse.gateway.workers.command import CommandKind, HttpCommand, StdioCommand
 from pilothouse.gateway.workers.playwright import PlaywrightMcp
 from pilothouse.gateway.workers.spawned import Launch
 
@@ -87,6 +87,8 @@ async def open_pool(
         kind = HttpCommand(spawn, lambda record: _launch(choice.argv, record))
     else:
         kind = StdioCommand(spawn, lambda record: _launch(choice.argv, record), run_folder)
+    if isinstance(kind, CommandKind):
+        kind.report = report
     pool = Pool(
         kind,
         limits_of(settings),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     """The result of a request of this method; None when there is none."""
 
 MODERN_VERSION = "2026-07-28"
-START_S = 30.0
-"""How long the first answer may take: the server may have to be started for it."""
+START_S = 60.0
+"""How long the first answer may take: the server may have to be started for it, or even fetched,
+as by a cold `npx`. Who waits for it is answered sooner (workers/command.py)."""
 OTHER_ERA_S = 8.0
 """How long the other era is waited for once one is known: many servers of 2025 say nothing at all
 to what they have never heard of."""

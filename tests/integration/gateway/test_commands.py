@@ -398,6 +398,24 @@ async def test_a_start_for_a_template_that_takes_too_long_is_tried_once_more(
     assert commands.started == 2
 
 
+async def test_a_client_waits_no_longer_for_a_template_than_for_a_worker(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "TEMPLATE_S", 0.5)
+    kind = commands.kind(sys.executable, "-c", "import time; time.sleep(1000)", over="stdio")
+    reported: list[str] = []
+    kind.report = lambda event, **details: reported.append(event)
+    started = []
+    for _ in range(2):
+        with pytest.raises(StartFailed, match=r"within 0.5 s") as caught:
+            await kind.template()
+        assert caught.value.retry_after > 0
+        started.append(commands.started)
+    # The start goes on for who comes next, and is counted once.
+    assert started[0] == started[1]
+    assert reported == ["worker_start_failed"]
+
+
 async def test_a_template_that_could_not_be_had_is_asked_for_again(commands: Commands) -> None:
     kind = commands.odd("http", "die")
     for _ in range(2):

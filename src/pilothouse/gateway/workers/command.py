@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pilothouse.gateway.asking import NoAnswer
 from pilothouse.gateway.breaker import Breaker
@@ -43,8 +43,8 @@ TRY_AGAIN_S = 0.05
 DYING_S = 0.5
 """How long one that does not answer may take to be known as dead."""
 TEMPLATE_S = 8.0
-"""To start the one that is asked for the template, twice at most: a client waits for it, as for any
-other (pool.py)."""
+"""To start the one that is asked for the template, twice at most, and for a client to wait for its
+answers, as for any other worker (pool.py). Asking goes on for the next client (capture.py)."""
 _BOTH = ("127.0.0.1", "::1")
 """What `localhost` may stand for: which of them a server takes is its own choice."""
 _ADDRESSES = {"127.0.0.1": _BOTH[:1], "0.0.0.0": _BOTH[:1], "[::1]": _BOTH[1:]}
@@ -65,7 +65,13 @@ class CommandKind(ABC):
     def __init__(self, spawn: Spawn, plan: Plan) -> None:
         self._spawn = spawn
         self._plan = plan
+        self.report: Callable[..., None] = lambda event, **details: None
+        """Is told of a template that could not be had."""
         self._capturing: asyncio.Task[Template] | None = None
+        self._asked: asyncio.Future[None] | None = None
+        """Settled when the server runs that is asked for the template."""
+        self._is_late = False
+        """It was reported that the answers are late."""
         self._breaker = Breaker(time.monotonic)
         self._workers: set[SpawnedWorker] = set()
 
@@ -88,19 +94,35 @@ class CommandKind(ABC):
         task = self._capturing
         failed = task is not None and task.done() and (task.cancelled() or task.exception())
         if task is None or (failed and not self._breaker.wait(_NOBODY)):
-            task = self._capturing = asyncio.create_task(self._try_to_capture())
-        return await asyncio.shield(task)
+            self._asked = asyncio.get_running_loop().create_future()
+            self._is_late = False
+            task = self._capturing = asyncio.create_task(self._try_to_capture(self._asked))
+        assert self._asked is not None
+        begun: list[asyncio.Future[Any]] = [task, self._asked]
+        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([task], timeout=TEMPLATE_S)
+        if not task.done():
+            why = f"it did not answer within {TEMPLATE_S:g} s"
+            self._report_late(why)
+            raise StartFailed(f"{why}; it may be about to: call again", retry_after=TEMPLATE_S)
+        return task.result()
 
-    async def _try_to_capture(self) -> Template:
+    def _report_late(self, why: str) -> None:
+        if not self._is_late:
+            self._is_late = True
+            self.report("worker_start_failed", agent=_NOBODY.shown, why=why)
+
+    async def _try_to_capture(self, asked: asyncio.Future[None]) -> Template:
         try:
-            template = await self._capture()
+            template = await self._capture(asked)
         except StartFailed as failed:
+            self._report_late(str(failed))
             self._breaker.failed(_NOBODY)
             raise StartFailed(str(failed), retry_after=self._breaker.wait(_NOBODY)) from None
         self._breaker.went_well(_NOBODY)
         return template
 
-    async def _capture(self) -> Template:
+    async def _capture(self, asked: asyncio.Future[None]) -> Template:
         await self.prepare()
         record = SessionRecord("", _NOBODY, "2025", 0.0, 0.0)
         try:
@@ -108,6 +130,7 @@ class CommandKind(ABC):
         except StartFailed:
             worker = await self.start(_NOBODY, record, TEMPLATE_S)
         try:
+            asked.set_result(None)
             return await capture(worker.address)
         except NoAnswer as error:
             await asyncio.wait([worker.died], timeout=DYING_S)
