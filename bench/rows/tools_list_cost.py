@@ -71,7 +71,7 @@ DEFAULT_PROFILE = Row(
     peers=(PLAYWRIGHT, DEVTOOLS),
     unit="bytes",
     better="lower",
-    bound=Bound(26_000),
+    bound=Bound(1.0, of=DEVTOOLS),
     run=run_default,
     exact=True,
 )

@@ -15,6 +15,7 @@ from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.core.settings import SETTINGS
 from pilothouse.groups import PARTS
+from pilothouse.paired import is_paired, watch_pairing
 from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
 
@@ -192,7 +193,7 @@ async def _stdio(
 
     with claimed_stdio() as (wire_in, wire_out):
         parcels = Parcels()
-        async with open_house(parts, settings, redactor, log) as house:
+        async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
             writer = Writer(wire_out, parcels, house.precedence.answered)
             reader = Reader(wire_in, writer, asked=house.precedence.asked)
             server = build_server(house, parcels)
@@ -200,6 +201,8 @@ async def _stdio(
                 extend(server)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
+                if house.selection.unpaired:
+                    tasks.start_soon(watch_pairing, house)
                 if settings.metrics_port >= 0:
                     await tasks.start(_serve_metrics, house)
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
@@ -332,7 +335,7 @@ async def _http(
         )
 
     doorkeeper = Doorkeeper(settings.public_url, settings.allowed_origins)
-    async with open_house(parts, settings, redactor, log) as house:
+    async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
         server = build_server(house)
         if extend is not None:
             extend(server)
@@ -344,10 +347,16 @@ async def _http(
         showing = HouseShowing(house, lambda: frame(house, base_url))
         shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
         app = http_app(house, server, doorkeeper, oauth, shown, base_url)
-        async with serving(app, listener, settings.tls_cert, settings.tls_key):
+        async with (
+            serving(app, listener, settings.tls_cert, settings.tls_key),
+            anyio.create_task_group() as tasks,
+        ):
+            if house.selection.unpaired:
+                tasks.start_soon(watch_pairing, house)
             if ready is not None:
                 ready(url)
             await _signal(log)
+            tasks.cancel_scope.cancel()
 
 
 def for_group(settings: Settings, group: str) -> Settings:

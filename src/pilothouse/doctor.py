@@ -24,6 +24,7 @@ from pilothouse.core.settings import BY_NAME, Settings
 from pilothouse.doctor_machine import Context
 from pilothouse.doctor_report import Finding
 from pilothouse.folders import folder_for
+from pilothouse.paired import FOLDER
 from pilothouse.port_holders import Holder, listeners
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def check_extension(context: Context) -> Iterator[Finding]:
         yield Finding("extension", "ok", "not part of this build")
         return
     said = f"{folder}; load it at chrome://extensions with developer mode on"
-    where = folder_for(context.settings.home, context.environ, "config", pair.FOLDER)
+    where = folder_for(context.settings.home, context.environ, "config", FOLDER)
     if pair.secret_in(where).present():
         yield Finding("extension", "ok", f"{said}; `pilothouse pair` shows its code")
     else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from pilothouse.bookmarks.shelf import Shelf
     from pilothouse.e2e.ports import Entrance
     from pilothouse.server.session import Session
 
@@ -225,6 +226,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
     from pilothouse.bookmarks.pairing import Pairing
     from pilothouse.folders import private_folder
     from pilothouse.pair import extension_folder, pairing_secret
+    from pilothouse.paired import mark_paired
     from pilothouse.port_holders import port_trouble
 
     settings = shared.settings
@@ -237,13 +239,18 @@ async def _link(shared: Session) -> AsyncIterator[object]:
         async with open_remote_link(shared.hub, guidance, look) as remote:
             yield remote
         return
+
+    async def connected(shelf: Shelf) -> None:
+        mark_paired(settings)
+        await recover(shelf)
+
     link = Link(
         server=f"pilothouse {__version__}",
         pairing=Pairing(pairing_secret(settings)),
         clock=shared.clock,
         guidance=guidance,
         open_journal=partial(open_journal, journals),
-        on_connected=recover,
+        on_connected=connected,
         on_state=partial(shared.services.__setitem__, "bookmarks link"),
         on_port=shared.listeners.add,
     )

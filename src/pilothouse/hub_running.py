@@ -25,6 +25,7 @@ from pilothouse.gateway.workers import StartFailed
 from pilothouse.gateway.workers.builtin import SERVICES
 from pilothouse.groups import PARTS
 from pilothouse.hub_house import HubCounts, authenticator, house_app, throttle
+from pilothouse.paired import is_paired, watch_pairing
 from pilothouse.pools import open_pool, run_folder
 from pilothouse.registries import open_registry
 from pilothouse.server.house import open_house
@@ -149,16 +150,20 @@ class Standing:
 async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Standing]:
     """Everything that a hub is, until the block ends; then its workers have ended too."""
     settings, log = plan.settings, plan.log.of("hub")
-    template = cache(partial(own_template, settings))
+    templates = cache(partial(own_template, settings))
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        house = await enter(open_house(PARTS, settings, plan.redactor, plan.log))
+        house = await enter(
+            open_house(PARTS, settings, plan.redactor, plan.log, paired=is_paired(settings))
+        )
         house.listeners.add(plan.port)
         folder = stack.enter_context(run_folder())
         # Closed after the pool: then no worker is left that could need them.
         services = await enter(open_services(house, folder / SERVICES))
         counts = HubCounts(house.metrics, log)
-        pool, kind = await enter(open_pool(settings, folder, template, counts.happened))
+        pool, kind = await enter(
+            open_pool(settings, folder, lambda: templates(paired=house.paired), counts.happened)
+        )
         stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
         shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
         gate = _gate(plan)
@@ -196,6 +201,14 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
         )
         standing = Standing(plan, house, hub, control)
         await enter(control.open_at(plan.files.socket))
+
+        async def announce_pairing() -> None:
+            await watch_pairing(house)
+            services.announce()
+            hub.tools_changed()
+            control.paired()
+
+        stack.callback(asyncio.create_task(announce_pairing()).cancel)
         server = await asyncio.get_running_loop().create_server(
             hub.door.client, sock=plan.listener, ssl=plan.tls
         )

@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pilothouse import __version__
@@ -22,6 +23,7 @@ from pilothouse.gateway.control import Hello
 from pilothouse.gateway.relay_front import Front
 from pilothouse.gateway.stdio_relay import HubFailed, Relay
 from pilothouse.hub_files import hub_files
+from pilothouse.paired import is_paired
 from pilothouse.template import own_template
 
 if TYPE_CHECKING:
@@ -72,8 +74,13 @@ def relay_stdio(settings: Settings) -> int | None:
     """
     _check(settings)
     hello = Hello(__version__, os.getpid(), packed(settings), _here())
-    template = own_template(settings) if settings.worker == "builtin" else None
-    front = Front(template, f"pilothouse-{os.urandom(8).hex()}-")
+    paired = is_paired(settings)
+    template = own_template(settings, paired=paired) if settings.worker == "builtin" else None
+    front = Front(
+        template,
+        f"pilothouse-{os.urandom(8).hex()}-",
+        None if paired else partial(own_template, settings, paired=True),
+    )
     try:
         files = hub_files(settings.home, os.environ)
         relay = Relay(front, hello, lambda: HubSearch(files, settings))

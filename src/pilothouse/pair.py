@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from pilothouse.bookmarks.guidance import steps
 from pilothouse.bookmarks.pairing import FORM, make_token, shown
 from pilothouse.folders import private_folder
+from pilothouse.paired import CODE, FOLDER
 from pilothouse.secret_file import SecretFile
 
 if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
 
 EXIT_MISUSE = 2
-FOLDER = "bookmarks"
 PACKAGE = Path(__file__).parent
 
 
@@ -29,7 +29,7 @@ def extension_folder(package: Path = PACKAGE) -> Path | None:
 
 
 def secret_in(folder: Path) -> SecretFile:
-    return SecretFile(folder / "token", FORM, make_token)
+    return SecretFile(folder / CODE, FORM, make_token)
 
 
 def pairing_secret(settings: Settings) -> SecretFile:

@@ -86,6 +86,7 @@ class Services:
             "foreign": sorted(house.debug_ports.foreign(guest.session)),
             "listeners": sorted(house.listeners - guest.listeners),
             "services": dict(house.services),
+            "paired": house.paired,
         }
 
     def listeners_changed(self) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pilothouse.core.listing import is_served
+from pilothouse.core.listing import Selection
 from pilothouse.gateway.front import builtin_template
 from pilothouse.server.parts import manifest
 
 if TYPE_CHECKING:
-    from pilothouse.core.listing import Listing, Profile
     from pilothouse.core.settings import Settings
     from pilothouse.gateway.front import Template
 
 
-def own_template(settings: Settings) -> Template:
-    """For the hub and its relays, from what is generated."""
-    profile: Profile = "full" if settings.profile == "full" else "default"
-
-    def served(listing: Listing) -> bool:
-        return is_served(listing.group, listing.profile, settings.tools, profile)
-
-    return builtin_template(manifest(), served, with_output_schemas=settings.output_schema)
+def own_template(settings: Settings, *, paired: bool) -> Template:
+    """Make it for the hub and its relays, from what is generated."""
+    selection = Selection.of(settings, paired=paired)
+    return builtin_template(
+        manifest(),
+        selection.serves,
+        groups=(*selection.groups, "house"),
+        with_output_schemas=settings.output_schema,
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
+from pilothouse.core.listing import Selection
 from pilothouse.core.registry import Registry
 from pilothouse.core.saying import calls_in, said
 from pilothouse.core.settings import GROUPS
@@ -73,7 +74,7 @@ def test_every_call_that_a_prompt_names_can_be_made(prompt: Prompt) -> None:
 @each_prompt
 def test_a_prompt_is_offered_in_the_default_profile_of_everything(prompt: Prompt) -> None:
     # The relay's list of prompts is taken from there.
-    assert prompt.name in WHOLE.served(GROUPS, "default").prompts
+    assert prompt.name in WHOLE.served(Selection(GROUPS, "default")).prompts
 
 
 @each_prompt
@@ -82,7 +83,7 @@ def test_a_prompt_is_offered_in_the_default_profile_of_everything(prompt: Prompt
 def test_a_prompt_says_what_to_do_with_whatever_tools_there_are(
     prompt: Prompt, groups: tuple[str, ...], profile: Profile
 ) -> None:
-    served = WHOLE.served(groups, profile)
+    served = WHOLE.served(Selection(groups, profile))
     if prompt.name not in served.prompts:
         assert not set(prompt.needs_one_of) & served.tools.keys()
         return
@@ -113,7 +114,7 @@ def test_every_tool_in_the_instructions_exists() -> None:
 def test_the_instructions_are_short_and_name_a_first_tool_of_each_group(
     groups: tuple[str, ...], profile: Profile
 ) -> None:
-    tools = WHOLE.served(groups, profile).tools
+    tools = WHOLE.served(Selection(groups, profile)).tools
     text = said(INSTRUCTIONS, tools)
     named = {name for name, _ in calls_in(text)}
     assert named <= tools.keys()

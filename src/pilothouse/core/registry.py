@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pilothouse.core.listing import is_served
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
-    from pilothouse.core.listing import Profile
+    from pilothouse.core.listing import Selection
     from pilothouse.core.prompt import Prompt
     from pilothouse.core.resource import Resource
     from pilothouse.core.tool import Tool
@@ -56,12 +56,13 @@ class Registry:
             offered[prompt.name] = prompt
         return cls(by_name, tuple(listed.values()), offered)
 
-    def served(self, groups: Collection[str], profile: Profile) -> Registry:
-        """The part that a user asked for; tools of our own house are always there."""
+    def served(self, selection: Selection) -> Registry:
+        """Return the part that a user asked for, with the resources of all groups asked for."""
+        groups, profile = selection.groups, selection.profile
         tools = {
             name: tool
             for name, tool in self.tools.items()
-            if is_served(tool.group.name, tool.profile, groups, profile)
+            if selection.includes(tool.group.name, tool.profile)
         }
         return Registry(
             tools,

@@ -7,6 +7,7 @@ not served can be left out.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ type Line = str | Sequence[str]
 """What is said; of several, the first that can be. `1. ` begins each step of a list."""
 
 _STEP = "1. "
+_CLAUSE = re.compile(r"; |, or |\. (?=[A-Z])")
 _CALL = re.compile(r"`(\w+)(?: (\{[^`]*\}))?`")
 
 
@@ -40,6 +42,27 @@ def said(lines: Iterable[Line], tools: Collection[str]) -> str:
             steps += is_step
             told.append(f"{steps}. {choice.removeprefix(_STEP)}" if is_step else choice)
     return "\n".join(told)
+
+
+def without(hint: str, unserved: Collection[str]) -> str:
+    """Leave out the clauses of a hint that send a model to a tool which it is not served."""
+    if not names_in(hint, unserved):
+        return hint
+    clauses = _CLAUSE.split(hint)
+    return "; ".join(clause for clause in clauses if not names_in(clause, unserved))
+
+
+def names_in(text: str, tools: Collection[str]) -> list[str]:
+    """Return those of the tools that a text names. One whose name is a plain word (`find`,
+    `watch`) is only named where it stands as a call."""
+    return [name for name in tools if name in text and _pattern(name).search(text)]
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    if name.islower() and "_" not in name:
+        return re.compile(rf"(?:\bcall |`){name}\b|\b{name}(?: \{{|\(| with )")
+    return re.compile(rf"\b{name}\b")
 
 
 def calls_in(text: str) -> list[tuple[str, str]]:

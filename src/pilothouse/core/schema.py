@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _VALUES = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose value is data, not a schema."""
-_OBVIOUS = (("minLength", 1), ("minimum", 0), ("minimum", 1), ("maximum", 65_535))
+_OBVIOUS = (("minLength", 1), ("minimum", 0), ("minimum", 1), ("maxItems", 200))
+_HIGH = 30_000
+"""An upper bound from which on nobody gets near it: of ports, of milliseconds that are waited."""
 
 
 class _Plain(GenerateJsonSchema):
@@ -40,8 +42,9 @@ def output_schema(model: type[BaseModel]) -> dict[str, Any]:
 def without_the_obvious(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema as a list of tools shows it, which each model reads at each start.
 
-    That a text is not empty, a number not negative and a port no larger than ports are, everybody
-    takes for granted. Other calls are refused all the same, in words that name the bounds.
+    That a text is not empty, a number not negative, a port no larger than ports are and a wait
+    not endless, everybody takes for granted. Other calls are refused all the same, in words that
+    name the bounds. A description that only repeats the argument's name says nothing.
     """
     shown: dict[str, Any] = _without(schema)
     return shown
@@ -52,13 +55,21 @@ def _without(node: Any, *, names: bool = False) -> Any:
         return [_without(item) for item in node]
     if not isinstance(node, dict):
         return node
+    if names:
+        return {name: _without(_unrepeated(name, about)) for name, about in node.items()}
     return {
-        key: value
-        if not names and key in _VALUES
-        else _without(value, names=not names and key == "properties")
+        key: value if key in _VALUES else _without(value, names=key == "properties")
         for key, value in node.items()
-        if names or (key, value) not in _OBVIOUS
+        if (key, value) not in _OBVIOUS and not (key == "maximum" and value >= _HIGH)
     }
+
+
+def _unrepeated(name: str, about: Any) -> Any:
+    """Leave out a description that is the name of its argument, such as `Session` of sessionId."""
+    said = str(about.get("description", "")).casefold()
+    if said not in (name.casefold(), name.casefold().removesuffix("id").rstrip("_")):
+        return about
+    return {key: value for key, value in about.items() if key != "description"}
 
 
 def _tidy(schema: dict[str, Any]) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class GoBack(Acting):
     effect="write",
     raises=STEP_FAULTS,
     examples=(Example(title="Back", args={}),),
+    profile="default",
 )
 async def go_back(args: GoBack, helm: Helm) -> Acted:
     """Go back in the tab's history, or forward."""
@@ -269,6 +270,7 @@ class FillForm(Acting):
             },
         ),
     ),
+    profile="default",
 )
 async def fill_form(args: FillForm, helm: Helm) -> Acted:
     """Fill in several fields in one call."""
@@ -337,6 +339,7 @@ class SelectOption(Targeting):
     effect="write",
     raises=STEP_FAULTS,
     examples=(Example(title="Choose", args={"selector": "#size", "values": ["L"]}),),
+    profile="default",
 )
 async def select_option(args: SelectOption, helm: Helm) -> Acted:
     """Choose options of a select."""
@@ -352,6 +355,7 @@ async def select_option(args: SelectOption, helm: Helm) -> Acted:
     effect="write",
     raises=STEP_FAULTS,
     examples=(Example(title="Open a menu", args={"selector": "text=Menu"}),),
+    profile="default",
 )
 async def hover(args: Targeting, helm: Helm) -> Acted:
     """Move the mouse over an element."""
@@ -374,6 +378,7 @@ class PressKey(Acting):
     effect="write",
     raises=STEP_FAULTS,
     examples=(Example(title="Close a dialog", args={"key": "Escape"}),),
+    profile="default",
 )
 async def press_key(args: PressKey, helm: Helm) -> Acted:
     """Press a key, in the focused element or in one of your choice."""
@@ -399,6 +404,7 @@ class Drag(Acting):
     effect="write",
     raises=STEP_FAULTS,
     examples=(Example(title="Sort", args={"from": "#card-1", "to": "#done"}),),
+    profile="default",
 )
 async def drag(args: Drag, helm: Helm) -> Acted:
     """Drag one element onto another."""
@@ -421,6 +427,7 @@ class UploadFile(Targeting):
     effect="write",
     raises=(*STEP_FAULTS, FileNotAllowed),
     examples=(Example(title="Attach", args={"selector": "#file", "paths": ["cat.png"]}),),
+    profile="default",
 )
 async def upload_file(args: UploadFile, helm: Helm) -> Acted:
     """Give files to a file field."""

@@ -98,7 +98,7 @@ class StartSession(_Runnable):
     height: int = Field(default=720, ge=100, le=10_000, description="Of the viewport")
     state: str | None = Field(default=None, description="Saved logins, by name")
     record: list[Literal["trace", "video"]] = Field(
-        default_factory=list, description="For exportSession"
+        default_factory=list, description="Kept for an export"
     )
     intercept: bool = Field(default=False, description="Record its packets")
 

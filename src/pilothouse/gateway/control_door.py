@@ -73,6 +73,7 @@ class ControlDoor:
         self._settings = dict(settings or {})
         self._bridges = bridges
         self._visits: set[asyncio.Task[None]] = set()
+        self._visitors: set[Visitor] = set()
         self.relays: dict[str, Hello] = {}
         """Those that have said hello and are still there, by the value of their key."""
 
@@ -115,6 +116,7 @@ class ControlDoor:
             return
         reader, writer = await asyncio.open_unix_connection(sock=link, limit=control.LONGEST)
         visitor = Visitor(self, writer)
+        self._visitors.add(visitor)
         try:
             while line := await reader.readline():
                 await visitor.hear(heard(line))
@@ -123,9 +125,17 @@ class ControlDoor:
         except (OSError, ValueError):  # the latter: a line without end
             pass
         finally:
+            self._visitors.discard(visitor)
             with suppress(OSError):
                 writer.close()
             await visitor.leave()
+
+    def paired(self) -> None:
+        """Tell every relay, now or when it comes, that a Chrome was paired."""
+        self._about["paired"] = True
+        for visitor in self._visitors:
+            if visitor.is_relay:
+                visitor.say(paired=True)
 
     # What visitors ask for
 
@@ -191,6 +201,10 @@ class Visitor:
         self._writer = writer
         self._record: SessionRecord | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def is_relay(self) -> bool:
+        return self._record is not None
 
     def say(self, **word: object) -> None:
         if not self._writer.is_closing():

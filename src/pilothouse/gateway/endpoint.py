@@ -15,7 +15,7 @@ from pilothouse.gateway.forwarding import SESSION, Forwarder
 from pilothouse.gateway.handshake import Greetings
 from pilothouse.gateway.keys import calls_one_of, key_of, names_in
 from pilothouse.gateway.model import Key, SessionRecord, SessionUnknown, WorkerLost
-from pilothouse.gateway.notices import LOST
+from pilothouse.gateway.notices import LOST, TOOLS_CHANGED
 from pilothouse.gateway.replies import INVALID_REQUEST, Reply, error, error_text, result_text
 from pilothouse.gateway.standing import Standing
 
@@ -285,6 +285,10 @@ class Endpoint:
             with suppress(NoAnswer):
                 await delete(present[0], {"Mcp-Session-Id": present[1]}, DELETE_S)
         await self._workers.end(record.key)
+
+    def tools_changed(self) -> None:
+        """Tell who listens and has no worker that the list of tools is another one now."""
+        self._standing.tell(TOOLS_CHANGED)
 
     async def close(self) -> None:
         """Wait until the workers of sessions that were ended are gone."""

@@ -28,7 +28,7 @@ from pilothouse.gateway.replies import (
 from pilothouse.gateway.sse import SSE, event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pilothouse.core.http1 import RequestHead
     from pilothouse.gateway.model import Era
@@ -102,6 +102,7 @@ def builtin_template(
     manifest: Mapping[str, Any],
     served: Callable[[Listing], bool],
     *,
+    groups: Collection[str] | None = None,
     with_output_schemas: bool = False,
 ) -> Template:
     """Of our own server, from what is generated.
@@ -109,6 +110,7 @@ def builtin_template(
     Args:
         manifest: The whole of it.
         served: Whether a tool was asked for.
+        groups: Those that were asked for; None: those of which a tool is served.
         with_output_schemas: They were asked for too, and only the worker has them.
     """
     listings = [Listing(**entry) for group in manifest["tools"].values() for entry in group]
@@ -123,7 +125,8 @@ def builtin_template(
         for listing in tools
     ]
     left_to_worker = {"tools/list"} if with_output_schemas else set()
-    if {listing.group for listing in tools} != set(manifest["tools"]):
+    asked = {listing.group for listing in tools} if groups is None else set(groups)
+    if asked != set(manifest["tools"]):
         # Which resources belong to which group is not known here.
         left_to_worker |= {"resources/list", "resources/templates/list"}
 

@@ -110,6 +110,10 @@ class Hub:
             why = f"the worker did not start: {failed}"
             raise WorkerStartFailed(why, retry_after=failed.retry_after or RETRY_S) from None
 
+    def tools_changed(self) -> None:
+        """Tell clients that the template has another list of tools now."""
+        self._endpoint.tools_changed()
+
     async def close(self) -> None:
         """Hang up on everybody; workers are the pool's to end."""
         self.door.close()

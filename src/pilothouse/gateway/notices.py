@@ -8,3 +8,5 @@ LOST = (
     "the worker of this session went away while it served this call, and its state with it;"
     " the next call gets a new one"
 )
+TOOLS_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+"""What clients are sent when the list of tools has changed."""

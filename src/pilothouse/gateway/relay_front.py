@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.gateway.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
+from pilothouse.gateway.notices import TOOLS_CHANGED
 from pilothouse.gateway.replies import compact, result_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pilothouse.gateway.front import Template
     from pilothouse.gateway.model import Era
 
@@ -21,14 +24,21 @@ if TYPE_CHECKING:
 class Front:
     """One client's conversation, as far as a worker has to know of it."""
 
-    def __init__(self, template: Template | None, mark: str) -> None:
+    def __init__(
+        self,
+        template: Template | None,
+        mark: str,
+        paired: Callable[[], Template] | None = None,
+    ) -> None:
         """
         Args:
             template: What workers answer alike; None: that is not known.
             mark: Begins the ids of our own requests, and those of no client.
+            paired: Makes the template for when a Chrome was paired.
         """
         self._template = template
         self._mark = mark
+        self._paired = paired
         self.era: Era | None = None
         """Decided by the client's first request, where our own server is the worker."""
         self._hello: Message | None = None
@@ -49,6 +59,15 @@ class Front:
     def forget_template(self) -> None:
         """Workers answer otherwise than we thought."""
         self._template = None
+
+    def pair(self) -> bytes | None:
+        """Answer as where a Chrome was paired; return what a client is sent that has a list."""
+        before, make, self._paired = self._template, self._paired, None
+        if before is None or make is None:
+            return None
+        self._template = make()
+        lists = [template.text("2025", "tools/list") for template in (before, self._template)]
+        return TOOLS_CHANGED if self._is_initialized and lists[0] != lists[1] else None
 
     # What the client said
 

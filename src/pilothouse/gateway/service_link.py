@@ -36,9 +36,11 @@ NEXT_STEP = (
 class Mirror(Protocol):
     """Where a worker keeps what it is told about the other processes of Pilothouse."""
 
-    def learn(self, *, foreign: list[int], listeners: list[int], services: dict[str, str]) -> None:
+    def learn(
+        self, *, foreign: list[int], listeners: list[int], services: dict[str, str], paired: bool
+    ) -> None:
         """Debugging ports of other sessions, ports on which other processes of ours answer, and
-        the doors of the hub: exactly these from now on."""
+        the doors of the hub: exactly these from now on. `paired`: a Chrome was paired."""
 
 
 class Show(Protocol):

@@ -85,6 +85,12 @@ class Standing:
         if stream is not None:
             await stream.join(upstream, session, record.version)
 
+    def tell(self, message: bytes) -> None:
+        """Send a notification to all whose session has no worker, which would say it itself."""
+        for stream in self._streams.values():
+            if not stream.is_joined:
+                stream.tell(message)
+
     def end(self, record: SessionRecord) -> None:
         """The session is over."""
         stream = self._streams.get(record.id)
@@ -113,7 +119,15 @@ class _Stream:
         ]
         self._client.write(write_head(status_line(200), fields))
         if first:
-            self._write(event(first))
+            self.tell(first)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a worker speaks on it."""
+        return self._hearing is not None and not self._hearing.done()
+
+    def tell(self, message: bytes) -> None:
+        self._write(event(message))
 
     async def stand(self, seen: Callable[[], Awaitable[object]]) -> None:
         """Until the session is over; a client that leaves cancels this."""

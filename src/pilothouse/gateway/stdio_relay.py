@@ -320,10 +320,12 @@ class Relay:
 
     def _obey(self, word: dict[str, Any]) -> None:
         match word:
-            case {"welcome": {"worker": kind}}:
+            case {"welcome": {"worker": kind} as about}:
                 self._is_welcome = True
                 if kind != "builtin":
                     self._front.forget_template()
+                if about.get("paired"):
+                    self._pair()
                 if self._queue:
                     self._want_worker()
             case {"worker": {"lines": path, "fresh": fresh}}:
@@ -332,9 +334,16 @@ class Relay:
             case {"fault": {"message": why, "code": code, "retryAfter": wait}}:
                 self._is_asked = False
                 self._fail(why, code, {"retryAfterSec": round(wait)} if wait else None)
+            case {"paired": True}:
+                self._pair()
             case {"refused": why}:
                 self._fail(f"the hub refused this client: {why}")
                 self._lose_hub()
+
+    def _pair(self) -> None:
+        changed = self._front.pair()
+        if changed is not None and self._worker is None:  # which would say it itself
+            self._out.send(changed)
 
     def _lose_hub(self) -> None:
         """Its workers go with it."""

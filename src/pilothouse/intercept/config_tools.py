@@ -151,7 +151,13 @@ class Backups(SnakeResult):
     backups: list[dict[str, Any]] = Field(description="Newest first: backup_id, timestamp, bytes")
 
 
-@tool(INTERCEPT, effect="read", raises=FAULTS, examples=(Example(title="See them"),))
+@tool(
+    INTERCEPT,
+    effect="read",
+    raises=FAULTS,
+    examples=(Example(title="See them"),),
+    profile="default",
+)
 async def list_backups(args: ListBackups, interceptor: Interceptor) -> Backups:
     """List the backups of the proxy's configuration."""
     await interceptor.admit(args.token)

@@ -145,6 +145,7 @@ class Difference(Told):
     effect="read",
     raises=(*FAULTS, PacketNotFound),
     examples=(Example(title="What did the edit change?", args={"a": 123, "b": 131}),),
+    profile="default",
 )
 async def diff_packets(args: DiffPackets, interceptor: Interceptor) -> Difference:
     """Show in what two exchanges differ."""

@@ -147,7 +147,7 @@ class PacketDetail(SnakeResult):
     scheme: str = Field(description="http, https, ws, wss, tcp, tls or udp")
     server: dict[str, Any] = Field(description="name, ip and port")
     client: dict[str, Any] = Field(description="ip and port")
-    resend: bool = Field(description="Sent by resend_packet or bulk_send")
+    resend: bool = Field(description="Sent again by a tool")
     modified: bool = Field(description="A rule, a mock, a breakpoint or an edit made it so")
     sizes: dict[str, dict[str, Any]] = Field(
         description="For each side its packet's id, length, body length; kept if less is stored"

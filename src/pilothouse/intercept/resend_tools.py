@@ -164,6 +164,7 @@ class JobStatus(Told):
     idempotent=True,
     raises=(*WRITES, JobNotFound),
     examples=(Example(title="All jobs"), Example(title="Stop", args={"job_id": "…", "stop": True})),
+    profile="default",
 )
 async def get_job_status(args: GetJobStatus, interceptor: Interceptor) -> JobStatus:
     """Show how far sending is, or stop it."""

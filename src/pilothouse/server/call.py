@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pilothouse.core.clock import iso
 from pilothouse.core.events import ToolInvocationFailed, ToolInvoked
 from pilothouse.core.faults import COMMON, Fault, Internal, InvalidInput
+from pilothouse.core.saying import without
 from pilothouse.core.tool import Progress, Tool
 from pilothouse.server.render import Answer, answer, failure
 
@@ -81,6 +82,7 @@ class Caller:
         if not isinstance(fault, (*tool.raises, *COMMON)):
             # A fault that the declaration does not name is a defect too: the docs would lie.
             fault = self._incident(tool, fault, session)
+        fault.hint = without(fault.hint, session.unserved())
         took = session.clock() - started
         self._metrics.called(tool.name, took, fault.code)
         shown = self._redactor.text(fault.message)

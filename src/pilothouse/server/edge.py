@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.core import jsonrpc
 from pilothouse.server.house import too_many
-from pilothouse.server.mcp import to_result
 from pilothouse.server.principal import principal_of
+from pilothouse.server.shapes import to_result
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

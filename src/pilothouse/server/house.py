@@ -13,7 +13,7 @@ import anyio
 from pilothouse.core.clock import Clock, anchored
 from pilothouse.core.events import SessionStarted
 from pilothouse.core.faults import RateLimited
-from pilothouse.core.listing import is_served
+from pilothouse.core.listing import Selection
 from pilothouse.core.precedence import Precedence
 from pilothouse.core.rates import RateLimit
 from pilothouse.core.registry import Registry
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.hub import Hub
-    from pilothouse.core.listing import Listing, Profile
+    from pilothouse.core.listing import Listing
     from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.tool import Tool
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pilothouse.server.session import Provider
 
 TIMELINE_URI = "pilothouse://timeline"
+TOOLS_LIST = "tools/list"
+"""The topic of who hears that the list of tools has changed."""
 
 
 @dataclass(kw_only=True)
@@ -65,6 +67,8 @@ class House:
     """Holds the ports that exist once in this process."""
     precedence: Precedence
     hub: Hub | None = None
+    paired: bool = False
+    """A Chrome with the extension was paired in this home."""
     services: Doors = field(default_factory=Doors)
     """Doors beside MCP, each with its address or why it is off."""
     _services_elsewhere: dict[str, str] = field(default_factory=dict)
@@ -72,13 +76,31 @@ class House:
     """Of the groups that were imported."""
 
     def learn(
-        self, *, foreign: Iterable[int], listeners: Iterable[int], services: dict[str, str]
+        self,
+        *,
+        foreign: Iterable[int],
+        listeners: Iterable[int],
+        services: dict[str, str],
+        paired: bool,
     ) -> None:
         """Other processes have these debugging ports, answer on those ports, and the hub has
-        these doors."""
+        these doors, and knows of a paired Chrome or not."""
+        if paired:
+            self.learn_paired()
         self.debug_ports.elsewhere = frozenset(foreign)
         self.listeners.learn(listeners)
         self._services_elsewhere = services
+
+    def learn_paired(self) -> None:
+        """Serve bookmark tools from now on, and tell the clients so."""
+        if self.paired:
+            return
+        self.paired = True
+        before = self.listings
+        for name in ("listings", "unserved", "registry"):
+            vars(self).pop(name, None)
+        if self.listings != before:
+            self.pusher.list_changed(TOOLS_LIST)
 
     @property
     def all_services(self) -> dict[str, str]:
@@ -88,18 +110,20 @@ class House:
         return {**self.services, **self._services_elsewhere}
 
     @property
-    def profile(self) -> Profile:
-        return "full" if self.settings.profile == "full" else "default"
+    def selection(self) -> Selection:
+        return Selection.of(self.settings, paired=self.paired)
 
     @cached_property
     def listings(self) -> dict[str, Listing]:
         """What is served, by name; nothing is imported to say so."""
-        return {
-            listing.name: listing
-            for part in self.parts
-            for listing in part.listings
-            if is_served(listing.group, listing.profile, self.settings.tools, self.profile)
-        }
+        listed = (listing for part in self.parts for listing in part.listings)
+        return {listing.name: listing for listing in listed if self.selection.serves(listing)}
+
+    @cached_property
+    def unserved(self) -> dict[str, Listing]:
+        """The tools that there are beside those that are served."""
+        listed = (listing for part in self.parts for listing in part.listings)
+        return {one.name: one for one in listed if one.name not in self.listings}
 
     def tool(self, name: str) -> Tool | None:
         """A tool that is served, ready to be called: the first use imports its group alone."""
@@ -116,7 +140,7 @@ class House:
             (resource for part in self.parts for resource in part.resources),
             (prompt for part in self.parts for prompt in part.prompts),
         )
-        return whole.served(self.settings.tools, self.profile)
+        return whole.served(self.selection)
 
 
 class Limits:
@@ -161,10 +185,12 @@ async def open_house(
     redactor: Redactor,
     log: Log,
     hub: Hub | None = None,
+    *,
+    paired: bool = False,
 ) -> AsyncIterator[House]:
     """Run a house until the block ends; then every session's ports are closed.
 
-    With a hub, what exists once on the machine is the hub's.
+    With a hub, what exists once on the machine is the hub's, and it tells what is `paired`.
     """
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
@@ -193,6 +219,7 @@ async def open_house(
                 services,
                 shared=shared,
                 hub=hub,
+                unserved=lambda: house.unserved,
             )
 
         def make_session(key: str) -> Session:
@@ -236,6 +263,7 @@ async def open_house(
             precedence=precedence,
             hub=hub,
             services=services,
+            paired=paired,
         )
         metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
         metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))

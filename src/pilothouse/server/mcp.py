@@ -13,11 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
 
-import anyio
 import mcp_types as types
-from mcp.server import Server
+from mcp.server import NotificationOptions, Server
 from mcp.server.caching import CacheHint
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import (
@@ -29,38 +27,33 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
     event_to_notification,
 )
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from pilothouse import __version__
 from pilothouse.core.faults import Fault
-from pilothouse.core.model import Image
 from pilothouse.core.saying import said
 from pilothouse.server.call import parse_args
-from pilothouse.server.house import too_many
+from pilothouse.server.house import TOOLS_LIST, too_many
 from pilothouse.server.instructions import INSTRUCTIONS
 from pilothouse.server.parcel import LEAST
 from pilothouse.server.principal import principal_of
+from pilothouse.server.shapes import describe, roots_of, to_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp.server import ServerRequestContext
-    from mcp.server.session import ServerSession
 
-    from pilothouse.core.listing import Listing
     from pilothouse.core.prompt import Prompt
-    from pilothouse.core.tool import Tool
     from pilothouse.server.house import House
     from pilothouse.server.parcel import Parcels
-    from pilothouse.server.render import Answer
     from pilothouse.server.session import Session
 
     type Context = ServerRequestContext[Any, Any]
 
 LIST_TTL_MS = 60_000
-"""How long a client may keep the lists: they change only with the version or the flags."""
+"""How long a client may keep the lists: they change with the version, the flags and a pairing."""
 
-ROOTS_S = 2.0
-"""How long a client may take to say which folders it works in."""
 WARM_UP_S = 0.2
 """How long after the list was asked for the groups are imported: when it has gone out."""
 
@@ -69,7 +62,7 @@ def build_server(house: House, parcels: Parcels | None = None) -> Server[Any]:
     """An SDK server whose handlers answer from the house; `parcels` if its wire delivers them."""
     handlers = Handlers(house, parcels)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
-    server: Server[Any] = Server(
+    server: Server[Any] = _Server(
         "pilothouse",
         version=__version__,
         title="Pilothouse",
@@ -100,6 +93,16 @@ def build_server(house: House, parcels: Parcels | None = None) -> Server[Any]:
     return server
 
 
+class _Server(Server[Any]):
+    """Says in both eras that its list of tools may change: it grows with a paired Chrome."""
+
+    def get_capabilities(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **named: Any
+    ) -> types.ServerCapabilities:
+        changes = NotificationOptions(tools_changed=True)
+        return super().get_capabilities(changes, *args, **named)
+
+
 class Handlers:
     """One method for each MCP request."""
 
@@ -111,7 +114,17 @@ class Handlers:
 
     def session_of(self, ctx: Context) -> Session:
         """The session that a request belongs to (see docs/architecture.md, Whose session)."""
+        self._meet(ctx)
         return self._house.sessions.get(self._key_of(ctx))
+
+    def _meet(self, ctx: Context) -> None:
+        """Have a client of 2025 hear unasked of another list of tools, as it was told it would;
+        one of 2026 asks for that by `subscriptions/listen`."""
+        client, pusher = ctx.session._connection, self._house.pusher
+        if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and pusher.meet(
+            client, ctx.session.send_tool_list_changed
+        ):
+            client.exit_stack.callback(pusher.forget, client)
 
     def _key_of(self, ctx: Context) -> str:
         request = ctx.request
@@ -136,6 +149,7 @@ class Handlers:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         house = self._house
+        self._meet(ctx)
         # An agent thinks before it calls a tool that it was told of: time to import the groups.
         asyncio.get_running_loop().call_later(WARM_UP_S, getattr, house, "registry")
         outputs = house.registry.tools if house.settings.output_schema else {}
@@ -146,12 +160,10 @@ class Handlers:
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
+        self._meet(ctx)
         tool = self._house.tool(params.name)
         if tool is None:
-            raise MCPError(
-                types.INVALID_PARAMS,
-                f"Unknown tool: {params.name[:200]!r}. Call tools/list for the names.",
-            )
+            raise MCPError(types.INVALID_PARAMS, self._unknown(params.name))
         if ctx.request is None:
             # Over HTTP the edge has counted this call already, to answer with Retry-After.
             wait = self._house.limits.admit("stdio", tool.name)
@@ -163,12 +175,20 @@ class Handlers:
 
         session = self.session_of(ctx)
         if ctx.request is None:
-            session.client_roots = partial(_roots_of, ctx.session)
+            session.client_roots = partial(roots_of, ctx.session)
         given = await self._house.caller.call(tool, params.arguments or {}, session, progress)
         if self._parcels is not None and given.is_json and len(given.text) >= LEAST:
             ticket = self._parcels.hold(given.text)
             given = replace(given, text=ticket, structured={ticket: 1})
         return to_result(given)
+
+    def _unknown(self, name: str) -> str:
+        """Say what to do about a tool that is not served."""
+        house = self._house
+        elsewhere = house.unserved.get(name)
+        if elsewhere is not None:
+            return f"Tool {name} is not served: {house.selection.way_to(elsewhere)}."
+        return f"Unknown tool: {name[:200]!r}. Call tools/list for the names."
 
     # Prompts
 
@@ -316,7 +336,7 @@ class Handlers:
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
         events: dict[str, ServerEvent] = {uri: ResourceUpdated(uri) for uri in uris}
         if asked.tools_list_changed:
-            events["tools/list"] = ToolsListChanged()
+            events[TOOLS_LIST] = ToolsListChanged()
         if asked.prompts_list_changed:
             events["prompts/list"] = PromptsListChanged()
         if asked.resources_list_changed:
@@ -353,58 +373,3 @@ class Handlers:
                 for kind in found[0].ports.values():
                     with suppress(Fault):  # reading it says why
                         await session.port(kind)
-
-
-async def _roots_of(client: ServerSession) -> list[str]:
-    """The folders that a client names as its roots; none if it has no answer soon."""
-    offered = client.client_capabilities
-    if offered is None or offered.roots is None or not client.can_send_request:
-        return []
-    try:
-        with anyio.fail_after(ROOTS_S):
-            # Not by its own method, which warns: the 2026 revision has no roots any more.
-            listed = await client.send_request(types.ListRootsRequest(), types.ListRootsResult)
-    except (TimeoutError, MCPError, ValueError):  # the last: a root that is no file:// address
-        return []
-    places = [urlsplit(str(root.uri)) for root in listed.roots]
-    return [
-        unquote(place.path)
-        for place in places
-        if place.scheme == "file" and place.netloc in ("", "localhost")
-    ]
-
-
-def describe(listing: Listing, tool: Tool | None) -> types.Tool:
-    """A tool as `tools/list` shows it; with what it returns if the declaration is given too."""
-    return types.Tool(
-        name=listing.name,
-        description=listing.description,
-        input_schema=listing.input_schema,
-        output_schema=tool.output_schema if tool else None,
-        annotations=types.ToolAnnotations.model_validate(listing.annotations),
-    )
-
-
-def to_result(answer: Answer) -> types.CallToolResult:
-    content: list[types.ContentBlock] = [types.TextContent(text=answer.text)]
-    for block in answer.blocks:
-        if isinstance(block, Image):
-            data = base64.b64encode(block.data).decode()
-            content.append(types.ImageContent(data=data, mime_type=block.mime_type))
-        else:
-            content.append(
-                types.ResourceLink(
-                    uri=block.uri, name=block.name, mime_type=block.mime_type or None
-                )
-            )
-    meta: dict[str, Any] | None = None
-    if answer.afterword is not None:
-        # Last, and apart: the first block is what the tool itself answers.
-        content.append(types.TextContent(text=answer.afterword.text))
-        meta = answer.afterword.meta
-    return types.CallToolResult(
-        content=content,
-        structured_content=answer.structured,
-        is_error=answer.is_error,
-        meta=cast("Any", meta),
-    )

@@ -7,6 +7,7 @@ a 2025 subscription is a task of ours, a 2026 `subscriptions/listen` is the requ
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -61,6 +62,8 @@ class Pusher:
         self._tasks = tasks
         self._topics: dict[Topic, set[Subscriber]] = {}
         self._standing: dict[tuple[object, Topic], Subscriber] = {}
+        self._clients: dict[object, Callable[[], Awaitable[None]]] = {}
+        """How each 2025 client hears unasked that the list of tools has changed."""
 
     def __len__(self) -> int:
         return len({subscriber for group in self._topics.values() for subscriber in group})
@@ -71,6 +74,20 @@ class Pusher:
         if subscribers:
             for subscriber in subscribers:
                 subscriber.mark(uri)
+
+    def meet(self, client: object, send: Callable[[], Awaitable[None]]) -> bool:
+        """Tell this 2025 client of a changed list of tools; return whether it was not known."""
+        is_new = client not in self._clients
+        self._clients[client] = send
+        return is_new
+
+    def list_changed(self, name: str) -> None:
+        """Tell everybody, in every session, that a list has changed."""
+        for session_id, topic in list(self._topics):
+            if topic == name:
+                self.changed(session_id, name)
+        for send in self._clients.values():
+            self._tasks.start_soon(_send, send)
 
     def subscribe(
         self, client: object, session_id: str, uri: str, send: Callable[[str], Awaitable[None]]
@@ -91,6 +108,7 @@ class Pusher:
 
     def forget(self, client: object) -> None:
         """A 2025 client is gone, with all that it subscribed to."""
+        self._clients.pop(client, None)
         for (owner, _), subscriber in list(self._standing.items()):
             if owner is client:
                 subscriber.scope.cancel()
@@ -132,3 +150,8 @@ class Pusher:
             group.discard(subscriber)
             if not group:
                 del self._topics[topic]
+
+
+async def _send(send: Callable[[], Awaitable[None]]) -> None:
+    with anyio.move_on_after(SEND_TIMEOUT_S), suppress(Exception):  # it has gone meanwhile
+        await send()

@@ -18,7 +18,7 @@ from pilothouse.core.timeline import Timeline
 from pilothouse.server.debug_ports import DebugPorts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from anyio.abc import TaskGroup
@@ -57,6 +57,8 @@ class Session:
     """Doors beside MCP that are open in this process, each with its address or why it is off."""
     client_roots: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Asks a local client which folders it works in."""
+    unserved: Callable[[], Collection[str]] = tuple
+    """Names the tools that exist and are not served: no text of ours may point to them."""
     shared: Session | None = None
     """Holds the ports that exist once in this process, whoever asks for them."""
     hub: Hub | None = None

@@ -85,9 +85,7 @@ class Shown(Result):
     def tell(self, story: Story) -> None:
         count = len(self.moments)
         if not count and not self.around:
-            story.say(
-                "Nothing of this is recorded yet. startSession or cdp_observe begins to record;"
-            )
+            story.say("Nothing of this is recorded yet: a browser session or an observed tab is;")
             story.say("lanes and sessionId choose from what is.")
             return
         where = f"around {_safe(self.around)}" if self.around else "up to the newest"

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 
 GUARD_S = 30.0
 LARGE = 64 << 20
+LEARNT = {"foreign": [1], "listeners": [2], "services": {"a": "b"}, "paired": False}
 
 
 class Desk:
@@ -41,7 +42,7 @@ class Desk:
     async def call(self, do: str, given: dict[str, Any]) -> Any:
         match do:
             case "hello":
-                return {"foreign": [1], "listeners": [2], "services": {"a": "b"}}
+                return LEARNT
             case "fault":
                 raise InvalidInput("no", hint="yes", **given)
             case "defect":
@@ -230,7 +231,9 @@ async def test_a_link_joins_learns_and_says_when_it_is_lost(sockets: Path) -> No
         assert stat.S_IMODE(mode) == 0o600
         await link.join(str(sockets / "s"), mirror)
         assert link.lost is None
-        assert mirror.learnt == [{"foreign": [1], "listeners": [2], "services": {"a": "b"}}]
+        assert mirror.learnt == [
+            {"foreign": [1], "listeners": [2], "services": {"a": "b"}, "paired": False}
+        ]
         assert await link.call("echo", a=1) == {"a": 1}
     await until(lambda: link.lost is not None)
     with pytest.raises(HubLost, match="connection to the hub is lost") as lost:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from pilothouse.core.faults import Envelope
+from pilothouse.core.listing import Selection
 from pilothouse.core.model import Args, Result
 from pilothouse.core.registry import DuplicateName, Registry
 from pilothouse.core.resource import Resource, resource
@@ -87,7 +88,7 @@ def test_groups_and_profile_choose_what_is_served(
             named("status", HOUSE, "default"),
         ],
         [at("cdp://x", OBSERVE), at("e2e://x", E2E), at("house://x", HOUSE)],
-    ).served(groups, profile)
+    ).served(Selection(groups, profile))
     assert list(registry.tools) == served
     assert {r.group.name for r in registry.resources} == {*groups, "house"}
 
