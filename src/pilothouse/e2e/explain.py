@@ -15,6 +15,7 @@ from pilothouse.e2e.dossier import compose, cut_line, next_calls, whole
 from pilothouse.e2e.evidence import gather
 from pilothouse.e2e.model import (
     ActionFailed,
+    BuildFailed,
     ClickMissed,
     ElementNotFound,
     NavigationFailed,
@@ -28,7 +29,7 @@ from pilothouse.e2e.model import (
     browser_crashed,
 )
 from pilothouse.e2e.protocol import DOWNLOAD, Trouble, read_error, ref_of, script_message
-from pilothouse.e2e.tab import Missed, RefGone
+from pilothouse.e2e.tab import Missed, NotBuilt, RefGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,6 +165,12 @@ class Explainer:
                     selector=target,
                     **common,
                 )
+            case "not_built":
+                return BuildFailed(
+                    f"The edit does not compile: {trouble.message}",
+                    hint="fix the code, then waitFor(hmr: true)",
+                    **common,
+                )
             case "missed":
                 return ClickMissed(
                     f'{step.tool} of "{target}" missed, twice: {trouble.message}',
@@ -251,6 +258,8 @@ def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
         return Trouble("crashed", "the tab crashed")
     if isinstance(error, Missed):
         return Trouble("missed", f"{error or 'nothing'} took it", cover=str(error))
+    if isinstance(error, NotBuilt):
+        return Trouble("not_built", str(error))
     if isinstance(error, RefGone):
         return Trouble("not_found", "no element has this ref")
     if isinstance(error, TimeoutError) and not error_name(error):

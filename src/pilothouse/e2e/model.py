@@ -283,6 +283,13 @@ class FileNotAllowed(Fault):
     status = 403
 
 
+class BuildFailed(StepFault):
+    """The edit that was waited for does not compile; the message is the compiler's."""
+
+    code = "build_failed"
+    status = 422
+
+
 class ActionFailed(StepFault):
     """The browser refused the action for a reason of its own."""
 

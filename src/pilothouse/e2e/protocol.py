@@ -12,6 +12,7 @@ type TroubleKind = Literal[
     "not_found",
     "ambiguous",
     "missed",
+    "not_built",
     "syntax",
     "navigation",
     "script",

@@ -31,10 +31,10 @@ from pilothouse.e2e.step_record import (
     dialog_open,
     selectors_of,
 )
-from pilothouse.e2e.tab import Interrupted, Missed, RefGone, Tab
+from pilothouse.e2e.tab import Interrupted, Missed, NotBuilt, RefGone, Tab
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -314,11 +314,16 @@ class E2eSession:
             entry["error"] = str(error).split("\n", 1)[0]
         self.note("download", f"{name} saved as {path}" if "error" not in entry else name)
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let work go on beside the session's calls; it ends with the session."""
+        return self._spawn(work)
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
 
     # Steps
 
@@ -461,7 +466,7 @@ class E2eSession:
         tab.told_seq = tab.next_seq  # the dossier tells it
         if isinstance(error, asyncio.CancelledError):
             return error
-        ours = isinstance(error, Interrupted | Missed | RefGone | TimeoutError)
+        ours = isinstance(error, Interrupted | Missed | NotBuilt | RefGone | TimeoutError)
         if not (ours or error_name(error)):
             return error
         return self.lost() or await self.explain(self, tab, step, error)

@@ -41,6 +41,10 @@ class Missed(Exception):  # not an error of ours: something else was under the p
     """Another element took the event of a step; it is named by the message."""
 
 
+class NotBuilt(Exception):  # not an error of ours: the app's source has one
+    """The edit that was waited for does not compile; the message is the compiler's."""
+
+
 class RefGone(Exception):  # not an error of ours: the page has changed
     """Nothing has this ref any more, and nothing ever will."""
 
@@ -70,6 +74,8 @@ class Tab:
     """When the step began in or after which the tab got the document that it shows."""
     told_seq: int = 0
     """The agent has been told of everything that was recorded before."""
+    hot_seq: int = 0
+    """Hot updates that were recorded before have been waited for."""
     shown_seq: int = 0
     """A dossier has shown every error that was recorded before."""
     baseline: str = ""

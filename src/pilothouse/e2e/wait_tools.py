@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,11 @@ from pydantic import Field
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.frames import State, by_selector, by_text, wait
-from pilothouse.e2e.model import STEP_FAULTS
+from pilothouse.e2e.hot_reload import HotReload
+from pilothouse.e2e.model import STEP_FAULTS, BuildFailed
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.scripts import OVERLAY_TEXT
 from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -26,6 +27,7 @@ from pilothouse.e2e.steps import (
     acted,
     step,
 )
+from pilothouse.e2e.tab import NotBuilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,16 +37,18 @@ if TYPE_CHECKING:
 RELOAD_S = 3.0
 """After the dev server said that it wants the page reloaded."""
 
-# The page's own word that the update is in; what the server sends before is only its wish.
-_REBUILT = re.compile(
-    r"\[vite\] (?:css )?hot updated|\[Fast Refresh\] done|\[HMR\] Updated modules"
-)
-# Where no such word comes: the page is loaded anew, or the error is shown instead.
-_REBUILD_FRAME = re.compile(r'"type":\s*"(?:full-reload|error)"|"errors":\s*\[\s*["{]')
-
-
 ANEW = "then => performance.timeOrigin >= then && document.readyState === 'complete'"
 """Whether the page was loaded since."""
+DOUBT_S = 2.0
+"""How long a newer build may keep one waiting after an update that may be of an older one."""
+DRAWN = """
+() => new Promise(done => {
+  const frames = left => left ? requestAnimationFrame(() => frames(left - 1)) : done(0);
+  setTimeout(() => frames(2), 50);
+  setTimeout(done, 1000);
+})
+"""
+"""Comes back when React has drawn an update that it put off by some ms, as it does with each."""
 
 
 class WaitForSelector(Targeting):
@@ -88,7 +92,7 @@ class Waited(Acted):
     E2E,
     effect="read",
     profile="default",
-    raises=STEP_FAULTS,
+    raises=(*STEP_FAULTS, BuildFailed),
     examples=(
         Example(title="Wait for an answer", args={"request": "/api/cart"}),
         Example(title="Wait for a rebuild", args={"hmr": True}),
@@ -158,44 +162,101 @@ def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
     if args.idle:
         found["idle"] = lambda tab: tab.page.wait_for_load_state("networkidle", timeout=limit)
     if args.hmr:
-        found["hmr"] = _rebuilt
+        found["hmr"] = _hot_updated
     return found
 
 
 async def _event(tab: Tab, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """An event since the last answer: it may have come while the agent was thinking."""
     if tab.recording is None:
-        raise InvalidInput(
-            "this browser is not recorded, so that only the page itself can be waited for",
-            hint="use Chromium, or wait for selector, text or url",
-        )
+        raise _not_recorded()
     event = await tab.recording.wait(tab.told_seq, found)
     shown = ("kind", "text", "url", "status", "method", "errorText", "requestId", "seq")
     return {name: event[name] for name in shown if event.get(name)}
 
 
-async def _rebuilt(tab: Tab) -> dict[str, Any]:
-    """The update, and the page that it loaded anew if it did."""
-    met = await _event(tab, _is_rebuilt)
-    if met["kind"] == "websocket" and tab.recording is not None:
-        seen = next((e for e in tab.events(met["seq"]) if e["seq"] == met["seq"]), {})
-        if "reload" in str(seen.get("payloadPreview", "")):
+def _not_recorded() -> InvalidInput:
+    return InvalidInput(
+        "this browser is not recorded, so that only the page itself can be waited for",
+        hint="use Chromium, or wait for selector, text or url",
+    )
+
+
+async def _hot_updated(tab: Tab) -> dict[str, Any]:
+    """Wait until the page runs the code of the newest edit; return what said so.
+
+    Raises:
+        NotBuilt: the edit does not compile.
+    """
+    recording, loop = tab.recording, asyncio.get_running_loop()
+    if recording is None:
+        raise _not_recorded()
+    hot, seq = HotReload(), 0
+    for event in tab.events(0):
+        if event["seq"] >= max(tab.told_seq, tab.hot_seq):
+            break
+        hot.feed(event)
+        seq = event["seq"] + 1
+    hot.forget()
+    # An error that was told before is no answer to the edit after it.
+    hot.error = ""
+
+    async def read_on(until: Callable[[], bool]) -> None:
+        nonlocal seq
+        trusted_at = None
+        while not until():
+            if not hot.in_doubt:
+                trusted_at = None
+            elif trusted_at is None:
+                trusted_at = loop.time() + DOUBT_S
+            try:
+                async with asyncio.timeout_at(trusted_at) as doubt:
+                    event = await recording.wait(seq, lambda _: True)
+            except TimeoutError:
+                if not doubt.expired():
+                    raise
+                hot.trust()
+                continue
+            hot.feed(event)
+            seq = event["seq"] + 1
+
+    def catch_up() -> None:
+        nonlocal seq
+        for event in tab.events(seq):
+            hot.feed(event)
+            seq = event["seq"] + 1
+
+    while True:
+        await read_on(lambda: hot.is_over)
+        if hot.error:
+            break
+        met, reloaded = hot.update or {}, hot.reload_since
+        if hot.needs_reload:
+            hot.needs_reload, reloaded = False, met["ts"]
+            await tab.page.evaluate("() => location.reload()")
+        if reloaded:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RELOAD_S):
                     # By its own clock: the old document may still be there, loaded as it is.
-                    await tab.page.wait_for_function(ANEW, arg=seen["ts"] - 100, timeout=0)
-    await tab.page.wait_for_load_state("load")
-    return met
+                    await tab.page.wait_for_function(ANEW, arg=reloaded - 100, timeout=0)
+        await tab.page.wait_for_load_state("load")
+        await tab.page.evaluate(DRAWN)
+        catch_up()
+        if hot.is_over and (hot.error or hot.update is met):
+            break
+    tab.hot_seq = seq
+    shown = ("kind", "text", "url", "requestId", "seq")
+    if not hot.error:
+        overlay = await tab.page.evaluate(OVERLAY_TEXT) if reloaded else None
+        hot.error = str(overlay[1]) if overlay else ""
+    if hot.error:
+        raise NotBuilt(hot.error)
+    found = {name: met[name] for name in shown if met.get(name)}
+    return {**found, "reloaded": True} if reloaded else found
 
 
 def _answers(event: dict[str, Any], part: str) -> bool:
     return event["kind"] in ("response", "loadingFailed") and part in str(event.get("url", ""))
-
-
-def _is_rebuilt(event: dict[str, Any]) -> bool:
-    if event["kind"] == "websocket":
-        return bool(_REBUILD_FRAME.search(str(event.get("payloadPreview", ""))))
-    return event["kind"] in ("console", "log") and bool(_REBUILT.search(str(event.get("text", ""))))
 
 
 TOOLS = (wait_for_selector, wait_for)

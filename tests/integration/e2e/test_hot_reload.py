@@ -18,7 +18,9 @@ START_MS = 120_000
 
 
 @pytest.fixture(
-    params=[("vite", "src/title.js"), ("next", "app/page.js")], ids=["vite", "next"], scope="module"
+    params=[("vite", "src/title.js"), ("react", "src/App.jsx"), ("next", "app/page.js")],
+    ids=["vite", "react", "next"],
+    scope="module",
 )
 def app(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Path]]:
     """A session on a dev server, and the source file of its heading."""
@@ -33,23 +35,37 @@ def app(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Path]]:
         yield driver, folder / source
 
 
-def test_an_edit_is_in_the_page_when_the_wait_is_over_and_its_error_is_the_first_cause(
+def test_a_wait_ends_when_the_page_runs_the_new_code_or_with_the_compilers_message(
     app: tuple[Driver, Path],
 ) -> None:
     """One after the other: a dev server that recovers from an error tells of several updates."""
     driver, source = app
+    original = source.read_text()
     assert driver.text("h1").startswith("Hello from ")
-    source.write_text(source.read_text().replace("Hello from ", "Goodbye from "))
-    met = driver.call("waitFor", hmr=True, timeout=60_000)["met"]
-    assert met["hmr"]["kind"] in ("console", "websocket")
-    assert driver.text("h1").startswith("Goodbye from ")
-    source.write_text("export const title = (;\n")
-    driver.call("waitFor", hmr=True, timeout=60_000)
+    for word in ("Goodbye", "Farewell"):
+        source.write_text(original.replace("Hello from ", f"{word} from "))
+        met = driver.call("waitFor", hmr=True, timeout=60_000)["met"]
+        assert met["hmr"]["kind"] in ("console", "websocket")
+        assert _heading(driver).startswith(f"{word} from ")
+    source.write_text(original + "\nexport const broken = (;\n")
+    error = driver.fault("waitFor", hmr=True, timeout=60_000)
+    assert error["type"] == "build_failed"
+    assert source.name in error["message"], error["message"]
+    assert "\x1b" not in error["message"]
     assert wait_until(lambda: _overlay_shows(driver))
     error = wait_until(lambda: _seen_failure(driver))
     assert error["type"] == "element_not_found"
     assert error["causes"][0].startswith("the dev server shows an error in the page: "), error
     assert source.name in error["overlay"]
+    for word in ("Mended", "Again"):
+        source.write_text(original.replace("Hello from ", f"{word} from "))
+        driver.call("waitFor", hmr=True, timeout=60_000)
+        assert _heading(driver).startswith(f"{word} from ")
+
+
+def _heading(driver: Driver) -> str:
+    """Return the heading as it is now, without waiting for anything."""
+    return str(driver.value("document.querySelector('h1')?.textContent"))
 
 
 def _seen_failure(driver: Driver) -> dict[str, Any] | None:

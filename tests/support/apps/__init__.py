@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 INSTALLED = ROOT / ".peers" / "apps"
-NODE_APPS = ("vite", "next")
+NODE_APPS = ("vite", "react", "next")
 PYTHON_APPS = ("flask", "django", "uvicorn")
 EXPORTED_LOCK = HERE.parent / "exported" / "requirements.lock"
 """What the tests that a session is exported as are run with."""
