@@ -144,7 +144,7 @@ async def keep(order: Order) -> None:
     try:
         server = await _server(order, folder, ended)
     except Fault as fault:
-        remember(fault.message, folder, fault.details.get("logPaths"))
+        remember(fault.message, folder, fault.details.get("logs"))
         _say({"error": fault.render(Envelope.TYPE)})
         return
     keeper = Keeper(server, folder, shlex.join(order.command) or "the app")

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.core.clock import iso
 from pilothouse.core.events import SessionStarted, SessionTerminated
 from pilothouse.core.timeline import Timeline
 from pilothouse.e2e.bringing_up import Builder, Means
 from pilothouse.e2e.browser import Engine, error_name
+from pilothouse.e2e.ended import EndedSessions
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserLaunchFailed,
-    Past,
+    ServerStartFailed,
     SessionNotFound,
     TabNotFound,
-    browser_crashed,
 )
 from pilothouse.e2e.ports import Entrance
 from pilothouse.e2e.proxy import open_proxy
@@ -39,25 +38,21 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.core.events import Event
-    from pilothouse.e2e.model import EndReason
+    from pilothouse.e2e.ended import FailedLogs
+    from pilothouse.e2e.model import EndReason, Past
     from pilothouse.e2e.ports import Server
     from pilothouse.e2e.starting import StartRequest
 
 SWEEP_S = 0.5
 GRACE_S = 5.0
-REMEMBERED = 200
-"""Ended sessions whose fate is still told."""
-PAST_KEPT = 20
-"""Ended sessions whose failures can still be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """How a session ended."""
+class Stopped:
+    """How a server was dealt with at its session's end, where there is something to say."""
 
-    reason: EndReason
-    at: float
-    note: str
+    left: str = ""
+    forced: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,14 +80,17 @@ class Sessions:
         self._keepers: dict[str, _Keeper] = {}
         self._holding: set[_Keeper] = set()
         """Also those that are still starting, or ending."""
-        self._fates: dict[str, Fate] = {}
-        self.past: list[Past] = []
+        self._ended = EndedSessions()
 
     # Finding
 
     @property
     def sessions(self) -> list[E2eSession]:
         return [keeper.session for keeper in self._keepers.values()]
+
+    @property
+    def past(self) -> list[Past]:
+        return self._ended.past
 
     @property
     def state_folder(self) -> Path:
@@ -107,26 +105,26 @@ class Sessions:
         if session_id is None:
             if len(self._keepers) == 1:
                 return next(iter(self._keepers.values())).session
-            raise SessionNotFound(
-                "there is no session" if not self._keepers else "several sessions are open",
-                hint="call startSession first"
-                if not self._keepers
-                else f"pass sessionId: one of {', '.join(self._keepers)}",
-            )
+            if self._keepers:
+                raise SessionNotFound(
+                    "several sessions are open",
+                    hint=f"pass sessionId: one of {', '.join(self._keepers)}",
+                )
+            raise self._ended.last_fault()
         keeper = self._keepers.get(session_id)
         if keeper is not None:
             return keeper.session
-        fate = self._fates.get(session_id)
-        if fate is not None and fate.note == CRASH:
-            raise browser_crashed(session_id, endedAt=iso(fate.at))
-        ended = f" It ended ({fate.note or fate.reason})." if fate else ""
-        raise SessionNotFound(
-            f"Session {session_id} not found.{ended} Please call startSession first.",
-            hint="call startSession, then pass the sessionId that it gives",
-            sessionId=session_id,
-            reason=fate.reason if fate else None,
-            endedAt=iso(fate.at) if fate else None,
-        )
+        raise self._ended.fault(session_id)
+
+    def failed_logs(self, session_id: str | None) -> FailedLogs:
+        """Return the logs of a start that failed; without an id, if that was the last session."""
+        if session_id is None and self._keepers:
+            return {}, ()
+        return self._ended.failed_logs(session_id or self._ended.last)
+
+    def mask(self, text: str) -> str:
+        """Return a text as it may be shown."""
+        return str(self._means.mask(text))
 
     @asynccontextmanager
     async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
@@ -178,6 +176,9 @@ class Sessions:
             await asyncio.shield(started)
         except asyncio.CancelledError:
             keeper.over.set()
+            raise
+        except ServerStartFailed as failed:
+            self._ended.add_failed_start(session, failed)
             raise
         finally:
             session.running = 0
@@ -259,38 +260,33 @@ class Sessions:
         session.ended = session.ended or "error"
         self._keepers.pop(session.id, None)
         # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
-        self._remember(session)
+        self._ended.add(session, means.clock())
         await session.close()
         stops = [self._stop(server, keeper) for server in session.servers]
         closing = session.browser.close() if session.browser else asyncio.sleep(0)
         releasing = means.recorder.release(session.id)
         *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
         failures = [str(each) for each in stopped if isinstance(each, BaseException)]
-        left = [each for each in stopped if isinstance(each, str) and each]
-        keeper.report = {"failures": failures, "left": left}
+        told = [each for each in stopped if isinstance(each, Stopped)]
+        keeper.report = {
+            "failures": failures,
+            "left": [each.left for each in told if each.left],
+            "forced": [each.forced for each in told if each.forced],
+        }
         if keeper.remove_logs:
             await asyncio.to_thread(shutil.rmtree, session.folder, True)
         means.timeline.emit(
             SessionTerminated(at=means.clock(), session_id=session.id, reason=session.ended)
         )
 
-    def _remember(self, session: E2eSession) -> None:
-        assert session.ended is not None
-        self._fates[session.id] = Fate(session.ended, self._means.clock(), session.end_note)
-        while len(self._fates) > REMEMBERED:
-            del self._fates[next(iter(self._fates))]
-        if failed := session.failed_steps:
-            now = self._means.clock()
-            past = Past(session.id, session.url, session.folder, session.started_at, now, failed)
-            self.past = [*self.past[1 - PAST_KEPT :], past]
-
-    async def _stop(self, server: Server, keeper: _Keeper) -> str:
-        """What is left running on purpose, named."""
+    async def _stop(self, server: Server, keeper: _Keeper) -> Stopped:
         ours_to_stop = keeper.stop_server and server.info.pid
+        url = server.info.url
         if server.info.status == "already_running" and not ours_to_stop:
-            return f"{server.info.url} ran before the session and was left running"
-        await server.stop(GRACE_S)
-        return ""
+            return Stopped(left=f"{url} ran before the session and was left running")
+        if await server.stop(GRACE_S):
+            return Stopped()
+        return Stopped(forced=f"{url} did not stop when asked and was ended by force")
 
     async def end(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.urls import Policy, loopback_only, target_of
-from pilothouse.e2e.browser import ContextOptions, Launch, launch_faults
+from pilothouse.e2e.browser import ContextOptions, Launch, error_name, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from pilothouse.e2e.ports import Entrance, Intercept, Recorder
     from pilothouse.e2e.session import E2eSession, Explain
     from pilothouse.e2e.starting import Starter, StartRequest
+    from pilothouse.e2e.tab import Tab
 
+OPEN_S = 0.5
+"""How long a start waits at most for the app's page to begin; nobody waits for its load."""
 TAIL = 15
 """Lines of its log that are told of a server's end."""
 
@@ -112,7 +115,11 @@ class Builder:
             if "trace" in request.records:
                 await context.tracing.start(screenshots=True, snapshots=True, sources=False)
             context.on("page", session.on_page)
-            session.current = (await session.new_tab()).id
+            tab = await session.new_tab()
+            session.current = tab.id
+        if request.url:
+            opening = session.in_background(_open(session, tab, request.url))
+            await asyncio.wait((opening,), timeout=OPEN_S)
 
     async def _check_claimed(self, session: E2eSession, url: str) -> None:
         """A command may print any address, and what it prints becomes the session's own.
@@ -237,6 +244,17 @@ class Builder:
             development=not settings.production,
             blocked_ports=frozenset(blocked),
         )
+
+
+async def _open(session: E2eSession, tab: Tab, url: str) -> None:
+    """Open the app's page in the first tab, unless the agent was quicker to go elsewhere."""
+    try:
+        await tab.page.goto(url, wait_until="commit")
+    except Exception as error:
+        reason = str(error).split("\n", 1)[0]
+        elsewhere = "interrupted by another navigation" in reason or "ERR_ABORTED" in reason
+        if error_name(error) and not elsewhere and session.ended is None:
+            session.notices.append({"type": "navigation_failed", "url": url, "reason": reason})
 
 
 def _urls(session: E2eSession) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from pathlib import Path
 
-    from pilothouse.core.spawn import Process, Reader, Spawn
+    from pilothouse.core.spawn import Process, Spawn
+    from pilothouse.e2e.output import Output
 
 START_S = 30.0
 ASK_S = 15.0
 """For --status and --shutdown."""
 END_GRACE_S = 0.5
 """For a command that failed or took too long."""
+SETTLE_S = 0.5
+"""An exit this soon after the answer to --start or --restart is part of that answer."""
 STDERR_CHARS = 4_000
 _PIECE = 1 << 16
 
@@ -43,9 +46,11 @@ _PIECE = 1 << 16
 class CommandFailed(Exception):
     """A command did not do what the contract asks; `cause` is the contract's CommandError."""
 
-    def __init__(self, cause: dict[str, object]) -> None:
+    def __init__(self, cause: dict[str, object], logs: Logs | None = None) -> None:
+        """`logs` are those that the command named before it failed."""
         super().__init__(str(cause["type"]))
         self.cause = cause
+        self.logs = logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class ContractCommand:
     """Where the logs that it names may lie, beside `cwd`: the temp and the session folder."""
     start_s: float = START_S
     ask_s: float = ASK_S
+    output: Output | None = None
+    """Log files for what --start and --restart write until they have answered."""
     _readers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def start(self) -> tuple[ServerStartResponse, Process]:
@@ -84,12 +91,14 @@ class ContractCommand:
         return await self._ask("--shutdown", ServerShutdownResponse)
 
     async def _launch[M: Response](self, flag: str, model: type[M]) -> tuple[M, Process]:
-        run = await self._run(flag)
+        run = await self._run(flag, self.output)
         try:
-            return await run.answer(model, self.start_s), run.child
+            response = await run.answer(model, self.start_s)
+            await run.check_settled(getattr(response, "logs", None))
         except BaseException:
             await run.end()
             raise
+        return response, run.child
 
     async def _ask[M: Response](self, flag: str, model: type[M]) -> M:
         deadline = asyncio.get_running_loop().time() + self.ask_s
@@ -105,7 +114,7 @@ class ContractCommand:
             await run.end()
         return response
 
-    async def _run(self, flag: str) -> _Run:
+    async def _run(self, flag: str, output: Output | None = None) -> _Run:
         path = str(self.path)
         try:
             child = await self.spawn(
@@ -126,7 +135,8 @@ class ContractCommand:
             raise CommandFailed(
                 {"type": "permission_denied", "path": path, "reason": reason}
             ) from None
-        return _Run(f"{path} {flag}", child, (self.cwd, *self.log_folders), self._readers)
+        folders = (self.cwd, *self.log_folders)
+        return _Run(f"{path} {flag}", child, folders, self._readers, output)
 
 
 class _Run:
@@ -138,8 +148,10 @@ class _Run:
         child: Process,
         log_folders: tuple[Path, ...],
         readers: set[asyncio.Task[None]],
+        output: Output | None = None,
     ) -> None:
         self.child = child
+        self._output = output
         self._command = command
         self._log_folders = tuple(os.path.realpath(folder) for folder in log_folders)
         self._stderr = Excerpt(head=0, tail=STDERR_CHARS)
@@ -150,8 +162,8 @@ class _Run:
         """Raises CommandFailed."""
         finder = JsonFinder(model)
         found: asyncio.Future[M | None] = asyncio.get_running_loop().create_future()
-        self._start_reading(_search(self.child.stdout, finder, found))
-        self._start_reading(_collect(self.child.stderr, self._stderr))
+        self._start_reading(self._search(finder, found))
+        self._start_reading(self._collect())
         try:
             async with asyncio.timeout(limit):
                 response = await self._decided(found)
@@ -170,8 +182,22 @@ class _Run:
         if response is None:
             await self.end()
             raise CommandFailed(self._failure(finder))
-        self._check_logs(response, finder)
+        self._check_logs(response)
         return response
+
+    async def check_settled(self, logs: Logs | None) -> None:
+        """Wait a moment for an exit that takes the answer back.
+
+        Raises:
+            CommandFailed: the command exited with another code than 0.
+        """
+        leaving = asyncio.ensure_future(self.child.wait())
+        await asyncio.wait([leaving], timeout=SETTLE_S)
+        leaving.cancel()
+        if self.child.exit_code:
+            await self.end()
+            raise CommandFailed(self._exit(self.child.exit_code), logs)
+        self._output = None  # from here on the server writes the logs that it named
 
     async def _decided[M](self, found: asyncio.Future[M | None]) -> M | None:
         """The answer, or None once there cannot be one any more."""
@@ -197,19 +223,23 @@ class _Run:
                 await asyncio.wait(self._reading)
 
     def _failure(self, finder: JsonFinder[Response]) -> dict[str, object]:
-        code = self.child.exit_code
-        if code:
-            return {"type": "non_zero_exit", "exitCode": code, "stderr": self._stderr.text()}
-        return _invalid(finder, finder.problem)
+        if code := self.child.exit_code:
+            return self._exit(code)
+        return {
+            "type": "invalid_json",
+            "stdout": finder.excerpt.text(),
+            "parseError": finder.problem,
+        }
 
-    def _check_logs(self, response: Response, finder: JsonFinder[Response]) -> None:
+    def _exit(self, code: int) -> dict[str, object]:
+        return {"type": "non_zero_exit", "exitCode": code, "stderr": self._stderr.text()}
+
+    def _check_logs(self, response: Response) -> None:
         logs = getattr(response, "logs", None)
         for path in (logs.stdout, logs.stderr, logs.combined) if isinstance(logs, Logs) else ():
             if path and not self._may_read(path):
-                folders = ", ".join(self._log_folders)
-                raise CommandFailed(
-                    _invalid(finder, f"the log {path!r} lies outside the folders {folders}")
-                )
+                allowed = list(self._log_folders)
+                raise CommandFailed({"type": "log_path_refused", "path": path, "allowed": allowed})
 
     def _may_read(self, path: str) -> bool:
         if "\0" in path or not os.path.isabs(path):
@@ -217,29 +247,32 @@ class _Run:
         real = os.path.realpath(path)
         return any(os.path.commonpath([real, folder]) == folder for folder in self._log_folders)
 
+    async def _search[M: Response](
+        self, finder: JsonFinder[M], found: asyncio.Future[M | None]
+    ) -> None:
+        """Read stdout to its end, and set what was found as soon as it is."""
+        stream = self.child.stdout
+        while stream is not None and (piece := await stream.read(_PIECE)):
+            self._log("stdout", piece)
+            if not found.done() and (response := finder.feed(piece)) is not None:
+                found.set_result(response)
+        if not found.done():
+            found.set_result(finder.close())
+
+    async def _collect(self) -> None:
+        """Read stderr to its end."""
+        stream = self.child.stderr
+        while stream is not None and (piece := await stream.read(_PIECE)):
+            self._log("stderr", piece)
+            self._stderr.add(piece)
+
+    def _log(self, kind: Literal["stdout", "stderr"], piece: bytes) -> None:
+        if self._output is not None:
+            self._output.append(kind, piece)
+
     def _start_reading(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._reading.append(task)
         # The tasks outlive this run where the server does.
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
-
-
-def _invalid(finder: JsonFinder[Response], problem: str) -> dict[str, object]:
-    return {"type": "invalid_json", "stdout": finder.excerpt.text(), "parseError": problem}
-
-
-async def _search[M: Response](
-    stream: Reader | None, finder: JsonFinder[M], found: asyncio.Future[M | None]
-) -> None:
-    """Reads to the end of the stream, and tells what it found as soon as it has."""
-    while stream is not None and (piece := await stream.read(_PIECE)):
-        if not found.done() and (response := finder.feed(piece)) is not None:
-            found.set_result(response)
-    if not found.done():
-        found.set_result(finder.close())
-
-
-async def _collect(stream: Reader | None, excerpt: Excerpt) -> None:
-    while stream is not None and (piece := await stream.read(_PIECE)):
-        excerpt.add(piece)

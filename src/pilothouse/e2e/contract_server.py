@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from pilothouse.core.clock import iso
@@ -24,17 +24,26 @@ if TYPE_CHECKING:
     from pilothouse.e2e.commands import ContractCommand
     from pilothouse.e2e.contract import ServerStartResponse
     from pilothouse.e2e.model import ServerState
+    from pilothouse.e2e.output import Output
 
 
 async def start_contract(
-    command: ContractCommand, clock: Clock, on_exit: Callable[[int], None]
+    command: ContractCommand, output: Output, clock: Clock, on_exit: Callable[[int], None]
 ) -> ContractServer:
-    """Raises ServerStartFailed."""
+    """Start the server of a command; `output` keeps what the command writes meanwhile.
+
+    Raises:
+        ServerStartFailed: there is no server.
+    """
+    command = replace(command, output=output)
     try:
         response, child = await command.start()
-    except CommandFailed as failed:
-        raise start_failed(failed) from None
-    return ContractServer(command, response, child, clock, on_exit)
+    except BaseException as error:
+        output.close()
+        if isinstance(error, CommandFailed):
+            raise start_failed(error, output.paths) from None
+        raise
+    return ContractServer(command, output, response, child, clock, on_exit)
 
 
 class ContractServer:
@@ -43,12 +52,14 @@ class ContractServer:
     def __init__(
         self,
         command: ContractCommand,
+        output: Output,
         response: ServerStartResponse,
         child: Process,
         clock: Clock,
         on_exit: Callable[[int], None],
     ) -> None:
         self._command = command
+        self._output = output
         self._child = child
         self._clock = clock
         self._on_exit = on_exit
@@ -93,7 +104,7 @@ class ContractServer:
         try:
             said, child = await self._command.restart()
         except CommandFailed as failed:
-            raise start_failed(failed) from None
+            raise start_failed(failed, self._output.paths, "--restart") from None
         self._earlier.append(self._child)
         self._child = child
         self.last_seen = "running"
@@ -110,15 +121,21 @@ class ContractServer:
         return self._info
 
     async def stop(self, grace: float = 5.0) -> bool:
-        """Raises ShutdownFailed when a server that is not ours to kill would not go."""
+        """Tell whether it went when its command asked it to; afterwards nothing of it lives.
+
+        Raises:
+            ShutdownFailed: a server that is not ours to kill would not go.
+        """
         self._watch.cancel()
+        self._output.close()
         failed: CommandFailed | None = None
+        went = True
         try:
-            await self._command.shutdown()
+            went = (await self._command.shutdown()).status != "force_stopped"
         except CommandFailed as error:
             failed = error
-        stopped = [await child.stop(grace) for child in (self._child, *self._earlier)]
-        went = all(stopped)
+        for child in (self._child, *self._earlier):
+            went = await child.stop(grace) and went
         if failed is not None and self._info.status == "already_running":
             raise ShutdownFailed(
                 f"--shutdown failed ({failed.cause['type']})",
@@ -137,29 +154,37 @@ class ContractServer:
             self._on_exit(child.exit_code or 0)
 
 
-def start_failed(failed: CommandFailed) -> ServerStartFailed:
-    cause = failed.cause
+def start_failed(
+    failed: CommandFailed, paths: LogPaths, flag: str = "--start"
+) -> ServerStartFailed:
+    """Make the fault of a command; `paths` are where its output was kept."""
+    cause = {name: value for name, value in failed.cause.items() if name != "stderr"}
+    what = "restart" if flag == "--restart" else "start"
+    hint = f"run the command with {flag} by hand and look at what it prints"
     match cause["type"]:
         case "timeout":
             limit = cause["timeout"]
-            message = f"Server failed to start within {float(str(limit)) / 1000:g} seconds"
+            message = f"Server failed to {what} within {float(str(limit)) / 1000:g} seconds"
         case "non_zero_exit":
-            message = f"The start command exited with code {cause['exitCode']}"
+            message = f"The {what} command exited with code {cause['exitCode']}"
         case "invalid_json":
-            message = f"The start command did not print what the contract asks: {_why(cause)}"
+            why = cause.get("parseError", "")
+            message = f"The {what} command did not print what the contract asks: {why}"
+        case "log_path_refused":
+            message = f"The {what} command names a log that may not be read: {cause['path']!r}"
+            hint = "have it write its logs in the app's folder, the session's or the temp folder"
         case "command_not_found":
             message = f"There is no command {cause['path']}"
         case _:
             message = f"The command {cause.get('path')} may not be executed"
+    if failed.logs is not None:
+        paths = LogPaths(failed.logs.stdout, failed.logs.stderr, failed.logs.combined)
     return ServerStartFailed(
         message,
-        hint="run the command with --start by hand and look at what it prints",
+        hint=hint,
         reason=str(cause["type"]),
         exitCode=cause.get("exitCode"),
-        stderr=cause.get("stderr"),
+        stderr=failed.cause.get("stderr"),
         cause=cause,
+        logs=asdict(paths),
     )
-
-
-def _why(cause: dict[str, object]) -> str:
-    return str(cause.get("parseError", ""))

@@ -69,7 +69,7 @@ class Package:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            found = json.loads(_text(folder / "package.json") or "{}")
+            found = json.loads(source_text(folder / "package.json") or "{}")
         except (ValueError, RecursionError):
             found = None
         self.is_readable = isinstance(found, dict)
@@ -97,8 +97,18 @@ class Package:
         return "npm", "no lock file of another manager"
 
     @property
+    def is_there(self) -> bool:
+        return (self.folder / "package.json").is_file()
+
+    @cached_property
+    def dependencies(self) -> frozenset[str]:
+        """Names of the packages that it asks for."""
+        kinds = (self._content.get(kind) for kind in ("dependencies", "devDependencies"))
+        return frozenset(name for kind in kinds if isinstance(kind, dict) for name in kind)
+
+    @property
     def needs_install(self) -> bool:
-        wanted = any(self._content.get(kind) for kind in ("dependencies", "devDependencies"))
+        wanted = bool(self.dependencies)
         places = ((folder / "node_modules") for folder in (self.folder, *self.folder.parents[:5]))
         plug_and_play = (self.folder / ".pnp.cjs").exists()
         return wanted and not plug_and_play and not any(place.is_dir() for place in places)
@@ -157,10 +167,11 @@ def with_port(argv: Sequence[str], port: int, folder: Path) -> tuple[list[str], 
 def local_program(argv: Sequence[str], folder: Path) -> list[str]:
     """The command with a bare name made the path of the folder's own program of that name.
 
-    Its virtual environment or its node_modules know the app's packages; those on PATH do not.
+    Its virtual environment or its node_modules know the app's packages; those on PATH do not. But
+    an npm among a project's packages is some old one that another package brought along.
     """
     name = argv[0]
-    if "/" in name:
+    if "/" in name or name in ("npm", "npx"):
         return list(argv)
     folder = folder.absolute()
     for environment in ENVIRONMENTS:
@@ -259,7 +270,7 @@ def _scripts(folder: Path) -> Iterator[Plan]:
 
 
 def _django(folder: Path) -> Iterator[Plan]:
-    if "django" in _text(folder / "manage.py").lower():
+    if "django" in source_text(folder / "manage.py").lower():
         why = "manage.py is here: a Django project, served with its reloader."
         yield Plan((*_python(folder), "manage.py", "runserver"), why)
 
@@ -271,7 +282,7 @@ def _python_apps(folder: Path) -> Iterator[Plan]:
         sources += _folders(folder / "src")
     seen = set()
     for path in (source / name for source in dict.fromkeys(sources) for name in _APPS):
-        text = _text(path)
+        text = source_text(path)
         found = _APP.search(text)
         factory = None if found else _FACTORY.search(text)
         if not (found or (factory and re.search(r"\b(Flask|FastAPI)\(", text))):
@@ -306,7 +317,7 @@ def _python_app(
 
 
 def _procfile(folder: Path) -> Iterator[Plan]:
-    found = re.search(r"^web:[ \t]*(\S.*)$", _text(folder / "Procfile"), re.MULTILINE)
+    found = re.search(r"^web:[ \t]*(\S.*)$", source_text(folder / "Procfile"), re.MULTILINE)
     if not found:
         return
     command = re.sub(r"\$(?:PORT\b|\{PORT(?::-\d+)?\})", PLACEHOLDER, found[1].strip())
@@ -354,7 +365,7 @@ def _folders(folder: Path) -> list[Path]:
     return [path for path in ours if not (path / "pyvenv.cfg").exists()][:50]
 
 
-def _text(path: Path) -> str:
+def source_text(path: Path) -> str:
     """A file's text; empty where there is none, or none that is a source file."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from pilothouse.e2e.logs import without_escapes
-from pilothouse.e2e.model import LogPaths
+from pilothouse.e2e.model import LogPaths, ServerStartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,27 @@ type OnLine = Callable[[Literal["stdout", "stderr"], str], None]
 
 MAX_LINE = 16_384
 """Bytes of a line that are handed on."""
+MAX_APPENDED = 10_000_000
+"""Bytes kept of a command that only has to say how its server was started."""
 _CHUNK = 65_536
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
+
+
+def _nobody(*_: object) -> None:
+    pass
+
+
+def open_output(folder: Path, name: str, on_line: OnLine = _nobody) -> Output:
+    """Make the log files of a server in a private folder.
+
+    Raises:
+        ServerStartFailed: they cannot be made.
+    """
+    try:
+        return Output(folder, name, on_line)
+    except OSError as error:
+        reason = f"no log can be written in {folder}: {error.strerror}"
+        raise ServerStartFailed(f"The server was not started: {reason}.", reason=reason) from None
 
 
 class Lines:
@@ -68,6 +87,7 @@ class Output:
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "server"
         self._on_line = on_line
         self._files: dict[str, int] = {}
+        self._appended = 0
         self.folder = folder
         paths = {kind: folder / f"{stem}.{kind}.log" for kind in ("stdout", "stderr", "combined")}
         try:
@@ -105,6 +125,13 @@ class Output:
             hear(lines.feed(piece))
         self._write("combined", unfinished + b"\n" if unfinished else b"")
         hear(lines.finish())
+
+    def append(self, kind: Literal["stdout", "stderr"], piece: bytes) -> None:
+        """Keep what a command wrote, as far as there is room for it."""
+        room = max(0, MAX_APPENDED - self._appended)
+        self._appended += len(piece)
+        self._write(kind, piece[:room])
+        self._write("combined", piece[:room])
 
     def _write(self, kind: str, data: bytes) -> None:
         while data and kind in self._files:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.core.ring import Ring
+    from pilothouse.e2e.ended import FailedLogs
     from pilothouse.e2e.model import EndReason, Past, ServerHealth, ServerInfo, ServerState
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.starting import StartRequest
@@ -132,6 +133,12 @@ class Helm(Protocol):
 
     def find(self, session_id: str | None) -> E2eSession:
         """Raises SessionNotFound, BrowserCrashed."""
+
+    def failed_logs(self, session_id: str | None) -> FailedLogs:
+        """Return the logs of a start that failed; none of any other session."""
+
+    def mask(self, text: str) -> str:
+        """Return a text as it may be shown."""
 
     def using(self, session_id: str | None) -> AbstractAsyncContextManager[E2eSession]:
         """The session for the length of a call; raises SessionNotFound, BrowserCrashed."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e import probe
+from pilothouse.e2e.crashes import CrashFinder
 from pilothouse.e2e.probe import Address, patience
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 UNANNOUNCED_S = 2.0
 """How long a port has to be the only one before it counts without having been announced."""
 MAX_ANNOUNCED = 20
+CRASH_S = 1.0
+"""How long a server has to answer nevertheless after its output told of a crash."""
 _SILENCE_S = 0.5
 _DRAIN_S = 1.0
 _FIRST_DELAY_S, _LAST_DELAY_S, _ANSWERS_DELAY_S = 0.02, 0.25, 0.5
@@ -30,6 +33,10 @@ class Ended(Exception):
         self.exit_code = exit_code
 
 
+class Crashed(Exception):
+    """The server crashed, but the command lives on and waits for an edit; the message says why."""
+
+
 class Run:
     """A process that shall serve on `port`, and may choose to do so elsewhere."""
 
@@ -40,6 +47,8 @@ class Run:
         self.not_ours: tuple[int, ...] = ()
         """Ports that the output names, on which no process of this one listens."""
         self._announced = {known.port: known} if known else {}
+        self._crash = CrashFinder()
+        self._crashed = asyncio.Event()
         assert child.stdout is not None
         assert child.stderr is not None
         self._copying = {
@@ -53,17 +62,26 @@ class Run:
         Raises:
             TimeoutError: none does in time.
             Ended: the process has ended.
+            Crashed: the process lives, but its server does not.
         """
         answering = asyncio.create_task(self._answering(within))
         ending = asyncio.create_task(self.child.wait())
+        crashing = asyncio.create_task(self._crashing())
+        tasks: tuple[asyncio.Task[Any], ...] = (answering, ending, crashing)
         try:
-            await asyncio.wait({answering, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done():
+                return answering.result()
+            if ending.done():
                 raise Ended(ending.result())
-            return answering.result()
+            raise Crashed(self._crash.error)
         finally:
-            answering.cancel()
-            ending.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _crashing(self) -> None:
+        await self._crashed.wait()
+        await asyncio.sleep(CRASH_S)
 
     async def end(self, grace: float) -> bool:
         """Whether it went by itself when asked; nothing that it started lives afterwards."""
@@ -78,6 +96,8 @@ class Run:
             task.cancel()
 
     def _listen(self, line: str) -> None:
+        if self._crash.feed(line):
+            self._crashed.set()
         address = probe.announced(line)
         if address and len(self._announced) < MAX_ANNOUNCED:
             known = self._announced.get(address.port)

@@ -4,6 +4,7 @@
                       ▲                 ├── ended because the port was taken
                       └─────────────────┘      (only of a port that we chose)
                                         ├── ended otherwise: ServerStartFailed at once
+                                        ├── crashed below its reloader: ServerStartFailed soon
                                         └── too late: ServerStartFailed
 
 A command that ignores PORT is found by what it prints, or by the one port on which it listens,
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,16 +26,15 @@ from pilothouse.e2e import probe
 from pilothouse.e2e.detect import fixed_port, with_port
 from pilothouse.e2e.logs import tail as tail_of
 from pilothouse.e2e.model import (
-    LogFileNotFound,
     LogPaths,
-    LogReadFailed,
     ServerHealth,
     ServerInfo,
     ServerStartFailed,
     ShutdownFailed,
 )
-from pilothouse.e2e.output import Output
-from pilothouse.e2e.run import Ended, Run
+from pilothouse.e2e.output import open_output
+from pilothouse.e2e.run import Crashed, Ended, Run
+from pilothouse.e2e.start_failures import PortClash, StartFailures
 from pilothouse.local_ports import free_port, is_taken
 
 if TYPE_CHECKING:
@@ -45,12 +44,11 @@ if TYPE_CHECKING:
     from pilothouse.core.spawn import Process, Spawn
     from pilothouse.e2e.logs import Tail
     from pilothouse.e2e.model import ServerState, ServiceSpec, Stream
-    from pilothouse.e2e.output import OnLine
+    from pilothouse.e2e.output import OnLine, Output
     from pilothouse.e2e.probe import Address
 
 CLASHES = 3
 """Attempts with another free port, when somebody was quicker to take the one that we found."""
-TAIL_LINES = 40
 STOP_S = 5.0
 NO_LOGS = LogPaths()
 
@@ -88,29 +86,20 @@ async def start_plain(
             f" startSession(url: 'http://localhost:{wanted}') uses it as it runs.",
             reason=f"port {wanted} is taken by {holder}",
         )
-    try:
-        output = Output(folder, spec.name, on_line)
-    except OSError as error:
-        raise ServerStartFailed(
-            f"No log can be written in {folder}: {error.strerror}.", reason=str(error)
-        ) from None
+    output = open_output(folder, spec.name, on_line)
     server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report)
     try:
         for left in reversed(range(1 if wanted else CLASHES)):
             try:
                 await server.open(wanted or free_port())
                 break
-            except _PortClash:
+            except PortClash:
                 if not left:
                     raise
     except BaseException:
         output.close()
         raise
     return server
-
-
-class _PortClash(ServerStartFailed):
-    """The command ended because somebody else had taken its port."""
 
 
 class PlainServer:
@@ -133,6 +122,7 @@ class PlainServer:
         self._env = env
         self._clock = clock
         self._output = output
+        self._failures = StartFailures(spec, argv, output)
         self._on_exit = on_exit
         self._report = report
         self._run: Run | None = None
@@ -170,12 +160,15 @@ class PlainServer:
             address, status = await run.ready(self._spec.timeout_ms / 1000)
         except TimeoutError:
             await run.end(STOP_S)
-            raise self._too_late(run) from None
+            raise self._failures.timed_out(run) from None
+        except Crashed as crashed:
+            await run.end(STOP_S)
+            raise self._failures.crashed(str(crashed)) from None
         except Ended as ended:
             await run.end(0.0)
             # Nothing of ours lives any more: if the port is held, that was the reason.
             clash = ended.exit_code != 0 and is_taken(port)
-            raise self._ended(ended.exit_code, clash) from None
+            raise self._failures.ended(ended.exit_code, clash=clash) from None
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await run.end(STOP_S)
@@ -240,7 +233,7 @@ class PlainServer:
         try:
             return await self._spawn(argv, cwd=cwd, env=env, stdout="pipe", stderr="pipe")
         except OSError as error:
-            raise _not_started(argv[0], cwd, error) from None
+            raise self._failures.not_started(argv[0], error) from None
 
     async def _watch(self, run: Run) -> None:
         code = await run.child.wait()
@@ -258,64 +251,6 @@ class PlainServer:
         except TimeoutError:
             reason = f"{shlex.join(self._argv)} (pid {self.info.pid}) cannot be killed"
             raise ShutdownFailed(f"{reason}.", reason=reason) from None
-
-    def _too_late(self, run: Run) -> ServerStartFailed:
-        seconds = self._spec.timeout_ms / 1000
-        command = shlex.join(self._argv)
-        foreign = next(filter(is_taken, run.not_ours), 0)
-        reason = f"{command} did not answer on port {run.port} within {seconds:g} s"
-        if foreign:
-            reason += f"; port {foreign}, which it names, belongs to another process"
-        hint = (
-            f"If the app on port {foreign} is the right one, startSession(url:"
-            f" 'http://localhost:{foreign}') uses it as it runs."
-            if foreign
-            else "Its log says how far it came; it may need a longer timeout, or {port} in the"
-            " command where the port belongs."
-        )
-        cause = {"type": "timeout", "command": command, "timeout": self._spec.timeout_ms}
-        return self._failed(reason, hint, cause)
-
-    def _ended(self, code: int, clash: bool) -> ServerStartFailed:
-        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        reason = f"{shlex.join(self._argv)} {how} before it answered"
-        hint = (
-            "A command that leaves its server in the background is used by"
-            " startSession(url) once it runs, or as a commandPath of the JSON contract."
-            if code == 0
-            else "Mend what its log says, then start it again."
-        )
-        stderr = self._read("stderr")
-        cause = {"type": "non_zero_exit", "exitCode": code, "stderr": stderr}
-        kind = _PortClash if clash else ServerStartFailed
-        return self._failed(reason, hint, cause, code, kind)
-
-    def _failed(
-        self,
-        reason: str,
-        hint: str,
-        cause: dict[str, object],
-        code: int | None = None,
-        kind: type[ServerStartFailed] = ServerStartFailed,
-    ) -> ServerStartFailed:
-        paths = self._output.paths
-        return kind(
-            f"The server {self._spec.name} did not start: {reason}.",
-            hint=hint,
-            reason=reason,
-            service=self._spec.name,
-            cause=cause,
-            exitCode=code,
-            stderr=self._read("stderr"),
-            logs=self._read("combined"),
-            logPaths={"stdout": paths.stdout, "stderr": paths.stderr, "combined": paths.combined},
-        )
-
-    def _read(self, stream: Stream) -> str:
-        try:
-            return self.tail(stream, TAIL_LINES).text
-        except (LogFileNotFound, LogReadFailed):
-            return ""  # the failure itself is what has to be told
 
 
 class RunningApp:
@@ -346,22 +281,6 @@ class RunningApp:
         return True
 
 
-def _not_started(program: str, cwd: Path, error: OSError) -> ServerStartFailed:
-    kinds = {FileNotFoundError: "command_not_found", PermissionError: "permission_denied"}
-    if not cwd.is_dir():
-        reason = f"the folder {cwd} is not there"
-    elif isinstance(error, FileNotFoundError):
-        reason = f"{program} was not found"
-    else:
-        reason = f"{program} cannot be run ({error.strerror or error})"
-    return ServerStartFailed(
-        f"The server was not started: {reason}.",
-        hint="Name a command that runs in a terminal in this folder, as a list of words.",
-        reason=reason,
-        cause={"type": kinds.get(type(error), "command_failed"), "path": program},
-    )
-
-
 def _message(status: int, address: Address, port: int) -> str:
     said = []
     if status >= 500:
@@ -369,13 +288,6 @@ def _message(status: int, address: Address, port: int) -> str:
     if address.port != port:
         said.append(f"The command chose port {address.port} by itself.")
     return " ".join(said)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _number(text: str) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import tempfile
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from pilothouse.e2e.commands import ContractCommand
 from pilothouse.e2e.contract_server import start_contract
 from pilothouse.e2e.detect import detect, local_program, why_none
 from pilothouse.e2e.model import ServerStartFailed, UrlNotAllowed
+from pilothouse.e2e.output import open_output
 from pilothouse.e2e.servers import RunningApp, start_plain
 
 if TYPE_CHECKING:
@@ -80,7 +82,9 @@ class Starter:
                 log_folders=self.log_folders(folder, cwd),
                 start_s=spec.timeout_ms / 1000,
             )
-            return await start_contract(command, self.clock, lambda code: on_exit(spec.name, code))
+            output = open_output(folder, spec.name)
+            ended = partial(on_exit, spec.name)
+            return await start_contract(command, output, self.clock, ended)
         argv = list(spec.command)
         if not argv:
             plan = await asyncio.to_thread(detect, cwd)

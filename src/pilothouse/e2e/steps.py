@@ -10,6 +10,7 @@ from pydantic import Field
 from pilothouse.core.faults import Envelope
 from pilothouse.core.model import Args, Result
 from pilothouse.core.tool import Group
+from pilothouse.e2e.model import BrowserCrashed, SessionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +26,8 @@ E2E = Group(
     envelope=Envelope.TYPE,
     camel=True,
 )
+FOUND = (SessionNotFound, BrowserCrashed)
+"""What any call for a session may answer."""
 DEFAULT_TIMEOUT_MS = 30_000
 GRACE_MS = 2_000
 """Playwright's own limit comes first, because it says more."""

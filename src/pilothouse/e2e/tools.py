@@ -4,37 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyio import to_thread
 from pydantic import Field, model_validator
 
 from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Args, Result
-from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, Progress, tool
-from pilothouse.e2e import act_tools, export_tools, look_tools, state_tools, tab_tools, wait_tools
+from pilothouse.e2e import (
+    act_tools,
+    export_tools,
+    log_tools,
+    look_tools,
+    state_tools,
+    tab_tools,
+    wait_tools,
+)
 from pilothouse.e2e.model import (
-    BrowserCrashed,
     BrowserLaunchFailed,
     CommandNotAllowed,
-    LogFileNotFound,
     LogPaths,
-    LogReadFailed,
     ServerStartFailed,
     ServiceSpec,
-    SessionNotFound,
     ShutdownFailed,
     UrlNotAllowed,
 )
 from pilothouse.e2e.ports import Helm
-from pilothouse.e2e.steps import E2E, InSession
+from pilothouse.e2e.steps import E2E, FOUND, InSession
 
 if TYPE_CHECKING:
     from typing import Self
 
     from pilothouse.e2e.session import E2eSession
-
-FOUND = (SessionNotFound, BrowserCrashed)
 
 
 class _Runnable(Args):
@@ -246,6 +246,7 @@ class SessionEnd(Result):
     success: bool = Field(description="Always true")
     session_id: str = Field(description="The session")
     left: list[str] = Field(default_factory=list, description="What was left running, and why")
+    forced: list[str] = Field(default_factory=list, description="What had to be ended by force")
 
 
 @tool(
@@ -266,7 +267,8 @@ async def end_session(args: EndSession, helm: Helm) -> SessionEnd:
             reason=report["failures"][0],
             sessionId=session.id,
         )
-    return SessionEnd(success=True, session_id=session.id, left=report.get("left", []))
+    told = {name: report.get(name, []) for name in ("left", "forced")}
+    return SessionEnd(success=True, session_id=session.id, **told)
 
 
 class SessionStatus(Result):
@@ -354,86 +356,10 @@ async def restart_server(args: RestartServer, helm: Helm) -> Restarted:
         first, *others = session.servers
         wanted = [first, *(server for server in others if server.exit_code is not None)]
         if args.service is not None:
-            wanted = [_server(session, args.service)]
+            wanted = [log_tools.server_of(session, args.service)]
         session.notices.clear()
         info, *_ = [await server.restart() for server in wanted]
         return Restarted(success=True, url=info.url, port=info.port, pid=info.pid)
-
-
-class ReadServerLogs(InSession):
-    log_type: Literal["stdout", "stderr", "combined"] = Field(
-        default="combined", description="Which"
-    )
-    lines: int = Field(default=100, ge=1, le=10_000, description="The last so many")
-    service: str | None = Field(default=None, description="Name, number or URL of one")
-
-
-class ServerLogs(Result):
-    content: str = Field(description="The last lines")
-    path: str = Field(description="The file")
-    size: int = Field(description="Bytes of the whole file")
-    truncated: bool = Field(description="Whether something was cut")
-
-
-@tool(
-    E2E,
-    effect="read",
-    profile="default",
-    raises=(*FOUND, LogFileNotFound, LogReadFailed),
-    examples=(Example(title="What did it say?", args={"logType": "stderr", "lines": 50}),),
-)
-async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
-    """Read the last lines of the server's log."""
-    from pathlib import Path
-
-    from pilothouse.e2e.logs import tail
-
-    async with helm.using(args.session_id) as session:
-        logs = _server(session, args.service).info.logs
-        path = getattr(logs, args.log_type) or logs.combined
-        if not path:
-            raise LogFileNotFound(
-                f"this server has no {args.log_type} log",
-                hint="an app that ran before has none, unless startSession was given `logs`",
-                path=path,
-            )
-        found = await to_thread.run_sync(
-            lambda: tail(Path(path), args.lines, within=session.log_folders)
-        )
-        return ServerLogs(
-            content=session.mask(found.text),
-            path=path,
-            size=found.size,
-            truncated=found.truncated,
-        )
-
-
-def _server(session: E2eSession, wanted: str | None) -> Any:
-    named = list(zip(session.server_names, session.servers, strict=True))
-    for number, (name, server) in enumerate(named):
-        if wanted in (None, name, str(number), server.info.url):
-            return server
-    if not named:
-        raise LogFileNotFound(
-            "this session has no server", hint="it was started without one", path=""
-        )
-    raise InvalidInput(
-        f"this session has no server {wanted}",
-        hint=f"it has {', '.join(session.server_names)}; getSessionStatus says how they are",
-        field="service",
-        expected=f"one of {', '.join(session.server_names)}",
-        received=wanted,
-    )
-
-
-@resource(E2E, "e2e://artifact/{sessionId}/{name}", mime_type="application/octet-stream")
-async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase as on the wire
-    """A file of a session: screenshot, dossier, export."""
-    session = helm.find(sessionId)
-    path = session.folder / name
-    if path.parent != session.folder or path.is_symlink() or not path.is_file():
-        raise LogFileNotFound(f"this session has no file {name}", hint="check the uri", path=name)
-    return await to_thread.run_sync(path.read_bytes)
 
 
 TOOLS = (
@@ -441,7 +367,7 @@ TOOLS = (
     end_session,
     get_session_status,
     restart_server,
-    read_server_logs,
+    *log_tools.TOOLS,
     *act_tools.TOOLS,
     *look_tools.TOOLS,
     *wait_tools.TOOLS,
@@ -449,4 +375,4 @@ TOOLS = (
     *state_tools.TOOLS,
     *export_tools.TOOLS,
 )
-RESOURCES = (artifact,)
+RESOURCES = log_tools.RESOURCES

@@ -212,12 +212,17 @@ async def test_an_answer_without_a_line_end_is_read(bench: Bench) -> None:
     await child.stop()
 
 
-async def test_a_server_that_dies_after_its_answer_shows_its_exit_code(bench: Bench) -> None:
+async def test_an_exit_right_after_the_answer_takes_it_back(bench: Bench) -> None:
     for _ in range(5):
-        response, child = await bench.command('echo "$ANSWER"; exit 9').start()
-        assert response.status == "ready"
-        assert await asyncio.wait_for(child.wait(), GUARD_S) == 9
-        await child.stop()
+        script = 'echo "$ANSWER"; echo the database is gone >&2; exit 9'
+        cause = await failure(bench.command(script))
+        assert (cause["type"], cause["exitCode"]) == ("non_zero_exit", 9)
+        assert cause["stderr"] == "the database is gone\n"
+
+
+async def test_a_status_is_an_answer_whatever_its_exit_code(bench: Bench) -> None:
+    body = """echo '{"status":"stopped","message":"as it should be"}'; exit 3"""
+    assert (await bench.command(body).status()).status == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -354,7 +359,7 @@ async def test_logs_may_lie_in_the_folders_that_were_named(bench: Bench, tmp_pat
     other.mkdir()
     text = json.dumps(bench.answer(logs={"stdout": f"{other}/a", "stderr": "", "combined": ""}))
     command = bench.command(f"echo '{text}'")
-    assert (await failure(command))["type"] == "invalid_json"
+    assert (await failure(command))["type"] == "log_path_refused"
     _, child = await ContractCommand(
         command.path, (), command.cwd, command.env, start_child, (other,)
     ).start()
@@ -373,8 +378,8 @@ async def test_a_log_anywhere_else_is_refused_and_the_server_ended(bench: Bench,
         logs = {"stdout": good, "stderr": good, "combined": good, name: path}
         text = json.dumps(bench.answer(logs=logs))
         cause = await failure(bench.command(f"cat <<'END'\n{text}\nEND\nsleep 600"))
-        assert cause["type"] == "invalid_json"
-        assert repr(path) in str(cause["parseError"])
+        assert (cause["type"], cause["path"]) == ("log_path_refused", path)
+        assert str(bench.folder) in str(cause["allowed"])
         assert bench.living() == []
 
 

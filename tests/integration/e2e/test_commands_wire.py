@@ -98,8 +98,9 @@ elif flag == "--shutdown":
         sys.exit("it will not stop")
     pid, port = known()
     if pid:
-        os.kill(pid, signal.SIGTERM)
-    say(status="stopped", previousPid=pid or None, message="done")
+        os.kill(pid, signal.SIGKILL if how == "forced" else signal.SIGTERM)
+    status = "force_stopped" if how == "forced" else "stopped"
+    say(status=status, previousPid=pid or None, message="done")
 elif flag == "--restart":
     before, port = known()
     os.kill(before, signal.SIGTERM)
@@ -129,6 +130,9 @@ else:
     if how == "noise":
         sys.stdout.write("{webpack: 5} [100%]\\n{\\"done\\": true}\\n\\x1b[32mok\\x1b[0m ")
     ready("ready", server.pid, port, "/etc/passwd" if how == "spy" else "out.log")
+    if how == "regret":
+        print("the database is gone", file=sys.stderr)
+        sys.exit(4)
     if how == "foreground":
         print("and it talks on: {", flush=True)
         sys.exit(server.wait())
@@ -295,6 +299,14 @@ def test_a_server_that_ran_before_and_will_not_stop_is_told_as_shutdown_failed(c
         assert over["type"] == "session_not_found"
 
 
+def test_a_shutdown_that_had_to_be_forced_says_so(case: Case) -> None:
+    gentle = case.start("ready")
+    assert case.driver.end(gentle)["forced"] == []
+    session = case.start("forced")
+    (forced,) = case.driver.end(session)["forced"]
+    assert session["url"] in forced
+
+
 # What a command may do wrong
 
 
@@ -305,7 +317,8 @@ def test_a_server_that_ran_before_and_will_not_stop_is_told_as_shutdown_failed(c
         ("words", "invalid_json", "no JSON object"),
         ("partial", "invalid_json", "port: Field required"),
         ("hang", "timeout", "within 1 seconds"),
-        ("spy", "invalid_json", "/etc/passwd"),
+        ("spy", "log_path_refused", "/etc/passwd"),
+        ("regret", "non_zero_exit", "code 4"),
     ],
 )
 def test_a_command_that_fails_is_told_by_its_cause(
@@ -315,6 +328,15 @@ def test_a_command_that_fails_is_told_by_its_cause(
     assert fault["type"] == "server_start_failed"
     assert fault["cause"]["type"] == kind
     assert word in fault["message"]
+    assert "stderr" not in fault["cause"], "it is told once"
+    assert fault["logs"].keys() == {"stdout", "stderr", "combined"}
+    assert all(Path(path).is_absolute() for path in fault["logs"].values())
+    read = case.driver.call("readServerLogs", sessionId=fault["sessionId"], logType="stderr")
+    assert read["path"] == fault["logs"]["stderr"]
+    assert read["content"] == (fault.get("stderr") or "").rstrip("\n") or how == "regret"
+    if how == "regret":  # its answer named the server's own logs before it took the answer back
+        assert fault["logs"]["stderr"] == str(case.folder / "err.log")
+        assert "the database is gone" in fault["stderr"]
     if how == "exit":
         assert (fault["exitCode"], fault["cause"]["exitCode"]) == (3, 3)
         assert "no licence found" in fault["stderr"]

@@ -217,7 +217,7 @@ def test_a_failed_start_prints_the_error_and_leaves_nothing(wrapped: Wrapped) ->
     assert ran.code == 1
     error = ran.answer["error"]
     assert error["type"] == "server_start_failed"
-    assert error["cause"]["stderr"] == "Error: cannot find the database"
+    assert error["stderr"] == "Error: cannot find the database"
     assert "ended with exit code 3" in ran.err
     assert len(ran.err.splitlines()) == 1
     status = wrapped("--status")

@@ -1,0 +1,101 @@
+"""Reading what a session keeps in files: the logs of its servers, screenshots, exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyio import to_thread
+from pydantic import Field
+
+from pilothouse.core.faults import InvalidInput
+from pilothouse.core.model import Result
+from pilothouse.core.resource import resource
+from pilothouse.core.tool import Example, tool
+from pilothouse.e2e.logs import tail
+from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
+from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.steps import E2E, FOUND, InSession
+
+if TYPE_CHECKING:
+    from pilothouse.e2e.model import LogPaths
+    from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.session import E2eSession
+
+
+class ReadServerLogs(InSession):
+    log_type: Literal["stdout", "stderr", "combined"] = Field(
+        default="combined", description="Which"
+    )
+    lines: int = Field(default=100, ge=1, le=10_000, description="The last so many")
+    service: str | None = Field(default=None, description="Name, number or URL of one")
+
+
+class ServerLogs(Result):
+    content: str = Field(description="The last lines")
+    path: str = Field(description="The file")
+    size: int = Field(description="Bytes of the whole file")
+    truncated: bool = Field(description="Whether something was cut")
+
+
+@tool(
+    E2E,
+    effect="read",
+    profile="default",
+    raises=(*FOUND, LogFileNotFound, LogReadFailed),
+    examples=(Example(title="What did it say?", args={"logType": "stderr", "lines": 50}),),
+)
+async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
+    """Read the last lines of the server's log."""
+
+    async def read(logs: LogPaths, folders: tuple[Path, ...]) -> ServerLogs:
+        path = getattr(logs, args.log_type) or logs.combined
+        if not path:
+            raise LogFileNotFound(
+                f"this server has no {args.log_type} log",
+                hint="an app that ran before has none, unless startSession was given `logs`",
+                path=path,
+            )
+        found = await to_thread.run_sync(lambda: tail(Path(path), args.lines, within=folders))
+        return ServerLogs(
+            content=helm.mask(found.text), path=path, size=found.size, truncated=found.truncated
+        )
+
+    failed, folders = helm.failed_logs(args.session_id)
+    if failed:
+        return await read(failed.get(args.service or "") or next(iter(failed.values())), folders)
+    async with helm.using(args.session_id) as session:
+        return await read(server_of(session, args.service).info.logs, session.log_folders)
+
+
+def server_of(session: E2eSession, wanted: str | None) -> Server:
+    """Return a server of a session by its name, number or URL; the first without one."""
+    named = list(zip(session.server_names, session.servers, strict=True))
+    for number, (name, server) in enumerate(named):
+        if wanted in (None, name, str(number), server.info.url):
+            return server
+    if not named:
+        raise LogFileNotFound(
+            "this session has no server", hint="it was started without one", path=""
+        )
+    raise InvalidInput(
+        f"this session has no server {wanted}",
+        hint=f"it has {', '.join(session.server_names)}; getSessionStatus says how they are",
+        field="service",
+        expected=f"one of {', '.join(session.server_names)}",
+        received=wanted,
+    )
+
+
+@resource(E2E, "e2e://artifact/{sessionId}/{name}", mime_type="application/octet-stream")
+async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase as on the wire
+    """A file of a session: screenshot, dossier, export."""
+    session = helm.find(sessionId)
+    path = session.folder / name
+    if path.parent != session.folder or path.is_symlink() or not path.is_file():
+        raise LogFileNotFound(f"this session has no file {name}", hint="check the uri", path=name)
+    return await to_thread.run_sync(path.read_bytes)
+
+
+TOOLS = (read_server_logs,)
+RESOURCES = (artifact,)
