@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.digest import cut, short_url
+from pilothouse.e2e.symptoms import Nearness, Symptom, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from pilothouse.e2e.protocol import Trouble
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{2,}")
-_ERROR_LINE = re.compile(r"(?i)(?:error|exception|fatal|panic|unhandled|failed)\b")
-_FRAME_LINE = re.compile(r'^\s*(?:at |File ")|^Traceback ')
 _ITEM = re.compile(r"^\s*- (.*)$")
+MOST_CAUSES = 5
 _NO_NAME = frozenset("button link text role div span input locator has nth css xpath name".split())
 
 
@@ -36,7 +36,13 @@ class Evidence:
     console: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[Exchange, str]] = field(default_factory=list)
     """Failed or slow ones, newest first, each with the beginning of its body."""
+    symptoms: list[Symptom] = field(default_factory=list)
+    """What went wrong round the step, the likeliest cause first."""
+    led_to: str = ""
+    """The action that led to another page, and which, where something went wrong before it did."""
     server_lines: list[str] = field(default_factory=list)
+    untimed_lines: list[str] = field(default_factory=list)
+    """Those of them that were read from a file, so that their times are not known."""
     server_exit: dict[str, Any] | None = None
     refusals: list[str] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
@@ -47,12 +53,51 @@ class Evidence:
     """The page that was to come: its server has not answered yet, and no other page will."""
 
 
-def rank(evidence: Evidence, base: str) -> list[str]:
-    """Likely causes in words, the likeliest first."""
-    return list(dict.fromkeys(cut(cause, 300) for cause in _causes(evidence, base)))[:5]
+def rank(evidence: Evidence, base: str, most: int = 300) -> list[str]:
+    """Return likely causes in words, the likeliest first; what is not certain is labelled."""
+    found = [
+        cause.line(most) if isinstance(cause, Symptom) else cut(cause, most)
+        for cause in _causes(evidence, base)
+    ]
+    return list(dict.fromkeys(found))[:MOST_CAUSES]
 
 
-def _causes(evidence: Evidence, base: str) -> list[str]:
+def _causes(evidence: Evidence, base: str) -> list[str | Symptom]:
+    trouble = evidence.trouble
+    near, far = _selector(evidence)
+    aside = [one for one in evidence.symptoms if one.weight >= Weight.SIDE]
+    return [
+        *_certain(evidence, base),
+        *_of(evidence.symptoms, Nearness.ACTION, aside),
+        *near,
+        *_of(aside, Nearness.ACTION),
+        *_of(evidence.symptoms, Nearness.EARLIER, aside),
+        *far,
+        *(
+            [f"{trouble.cover} is where the element was when it was pressed"]
+            if _is_taken(trouble)
+            else []
+        ),
+        *(
+            ["the selector fits several elements; take one of the candidates"]
+            if trouble.kind == "ambiguous"
+            else []
+        ),
+        *_of(aside, Nearness.EARLIER),
+        *_of(evidence.symptoms, Nearness.BACKGROUND),
+        *([evidence.led_to] if evidence.led_to else []),
+        *_of(evidence.symptoms, Nearness.LEFT),
+    ]
+
+
+def _of(
+    symptoms: Sequence[Symptom], nearness: Nearness, without: Sequence[Symptom] = ()
+) -> list[Symptom]:
+    return [one for one in symptoms if one.nearness is nearness and one not in without]
+
+
+def _certain(evidence: Evidence, base: str) -> list[str]:
+    """What stops a step, whatever else went wrong."""
     trouble = evidence.trouble
     found = [f"the script threw {trouble.message}"] if trouble.kind == "script" else []
     if trouble.kind == "replaced":
@@ -68,50 +113,22 @@ def _causes(evidence: Evidence, base: str) -> list[str]:
         code = evidence.server_exit.get("exitCode")
         found.append(f"the dev server has exited (code {code}); its log says why")
     found += [f"the URL policy refused {refusal}" for refusal in evidence.refusals[:2]]
-    found += _way(evidence)
-    broken = [e for e, _ in evidence.requests if e.status >= 500]
-    said = _complaints(evidence.server_lines)
-    for exchange in broken[:2]:
-        logged = f"; the server logged: {said[-1]}" if said else ""
-        url = short_url(exchange.url, base)
-        found.append(f"{exchange.method} {url} answered {exchange.status}{logged}")
-    for event in evidence.console:
-        if event.get("source") == "exception":
-            found.append(f"the page threw {event.get('text', '')}{_place(event)}")
-    if said and not broken:
-        found.append(f"the server logged an error: {said[-1]}")
-    for exchange, _ in evidence.requests:
-        if exchange.failed and exchange.status < 500 and exchange.error != "cancelled":
-            found.append(f"{exchange.line(base)}")
-    if trouble.kind == "not_found" and evidence.selector and not evidence.is_silent:
-        near = similar(evidence.selector, evidence.snapshot)
-        if near:
-            found.append(f"nothing matches the selector; the page has {'; '.join(near)}")
-        else:
-            found.append("nothing in the page resembles the selector: it may be another page")
-    if trouble.kind == "missed" and trouble.cover:
-        found.append(f"{trouble.cover} is where the element was when it was pressed")
-    if trouble.kind == "ambiguous":
-        found.append("the selector fits several elements; take one of the candidates")
-    errors = [
-        e for e in evidence.console if e.get("type") == "error" and e.get("source") != "exception"
-    ]
-    found += [f"the console says {e.get('text', '')}" for e in errors[:2]]
-    return found
+    return found + _way(evidence)
 
 
-def _complaints(lines: Sequence[str]) -> list[str]:
-    """Lines that tell of an error; of a Python traceback its last one, which names it."""
-    found, inside = [], False
-    for line in lines:
-        if line.startswith("Traceback (most recent call last)"):
-            inside = True
-        elif inside and not line[:1].isspace():
-            found.append(line)
-            inside = False
-        elif not (inside or _FRAME_LINE.match(line)) and _ERROR_LINE.search(line):
-            found.append(line)
-    return found
+def _selector(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """What is like the selector, or that nothing is."""
+    trouble = evidence.trouble
+    if trouble.kind != "not_found" or not evidence.selector or evidence.is_silent:
+        return [], []
+    near = similar(evidence.selector, evidence.snapshot)
+    if near:
+        return [f"nothing matches the selector; the page has {'; '.join(near)}"], []
+    return [], ["nothing in the page resembles the selector: it may be another page"]
+
+
+def _is_taken(trouble: Trouble) -> bool:
+    return trouble.kind == "missed" and bool(trouble.cover)
 
 
 def covering(evidence: Evidence) -> str:
@@ -132,16 +149,6 @@ def _way(evidence: Evidence) -> list[str]:
     if trouble.obstacle:
         return [f"the element is there, but {trouble.obstacle}"]
     return []
-
-
-def _place(event: dict[str, Any]) -> str:
-    frames = event.get("frames") or ([event["stack"]] if event.get("stack") else [])
-    for frame in frames:
-        place = frame.get("original") or frame
-        if place.get("url") or place.get("source"):
-            name = place.get("source") or place.get("url")
-            return f" at {name}:{place.get('line', 0)}"
-    return ""
 
 
 def similar(selector: str, snapshot: str) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pilothouse.core.attribution import ids_of, sent_at
 from pilothouse.core.lanes import one_line
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Exchange:
     ended_at: float = 0.0
     mime_type: str = ""
     post_data: str = ""
+    ids: frozenset[str] = frozenset()
+    """By which servers name it in their log."""
 
     @property
     def failed(self) -> bool:
@@ -66,8 +69,9 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
                 event.get("url") or "",
                 event.get("resourceType") or "",
                 event["seq"],
-                event["ts"],
+                sent_at(event["ts"], event.get("wallTime")),
                 post_data=event.get("postDataPreview") or "",
+                ids=frozenset(ids_of(event.get("headers") or {})),
             )
             continue
         known = found.get(request_id)
@@ -78,8 +82,11 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
             # A page that does not read a body never hears of its end; how long it waited counts.
             known.ended_at = event["ts"]
             known.mime_type = event.get("mimeType") or ""
+            known.ids |= ids_of(event.get("headers") or {})
         elif kind == "loadingFailed":
             known.ended_at = event["ts"]
+            if known.status >= 400:
+                continue  # a script that is not there is cancelled then: its status says more
             # What the page itself gave up is no failure of anybody's.
             known.error = "cancelled" if event.get("canceled") else event.get("errorText") or ""
         elif kind == "loadingFinished":
@@ -108,6 +115,14 @@ def short_url(url: str, base: str = "") -> str:
     if url.startswith("data:"):
         url = url[:40] + "…"
     return url if len(url) <= MOST_CHARACTERS else url[: MOST_CHARACTERS - 1] + "…"
+
+
+def path_of(url: str) -> str:
+    """Return the path of a URL, without its query; the URL itself where it has none."""
+    try:
+        return urlsplit(url).path or "/"
+    except ValueError:
+        return url
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:

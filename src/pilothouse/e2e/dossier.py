@@ -55,7 +55,7 @@ def _sections(
     evidence: Evidence, base: str, captured_at: str, level: tuple[int, ...]
 ) -> Iterator[tuple[str, Any]]:
     diff_lines, console, requests, log_lines, moments, width = level
-    yield "causes", [cut(cause, max(width, 160)) for cause in rank(evidence, base)]
+    yield "causes", rank(evidence, base, min(300, max(width, 160)))
     if evidence.screenshot:
         yield "screenshot", evidence.screenshot
     if evidence.overlay:

@@ -16,11 +16,20 @@ from pilothouse.core.lanes import line_of
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.candidates import candidates
 from pilothouse.e2e.causes import Evidence
-from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges
+from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges, short_url
 from pilothouse.e2e.logs import since
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 from pilothouse.e2e.pictures import capture, shrunk
 from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
+from pilothouse.e2e.symptoms import (
+    Nearness,
+    Scene,
+    acting_before,
+    complaints,
+    solicited,
+    symptoms,
+    untimed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -57,7 +66,8 @@ _TOLD = frozenset(
 
 async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
     evidence = Evidence(trouble, selector=trouble.sought or step.selector, baseline=tab.baseline)
-    events = tab.events(tab.shown_seq)
+    everything = tab.events(0)
+    events = [event for event in everything if event["seq"] >= tab.shown_seq]
     alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
     # The picture first: it is what takes longest, and what changes soonest.
     if alive:
@@ -75,8 +85,10 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     else:
         evidence.missing.append("screenshot and snapshot: the page does not answer")
         await _within(_console(tab, events, evidence), "console", evidence)
-    tab.shown_seq = tab.next_seq
     _server(session, step, evidence)
+    _symptoms(session, tab, step, everything, evidence)
+    tab.shown_seq = tab.next_seq
+    session.dossier_at = step.ended_at
     if session.proxy is not None:
         # What an earlier document was refused says nothing about this one.
         begin = max(step.began_at - BEFORE_MS, tab.document_since)
@@ -192,14 +204,37 @@ async def _body(tab: Tab, exchange: Exchange) -> str:
     return (await tab.recording.body(exchange.request_id))[:2_000]
 
 
+def _symptoms(
+    session: E2eSession, tab: Tab, step: Step, events: list[dict[str, Any]], evidence: Evidence
+) -> None:
+    """What went wrong, by how near it is to the step; requests are told in that order, too."""
+    acting = acting_before(session.steps, step)
+    written = [event for event in session.server_lines if event.at <= step.ended_at]
+    scene = Scene(
+        events,
+        tab.shown_seq,
+        [*complaints(written), *untimed(evidence.untimed_lines)],
+        session.dossier_at,
+        acting[-1] if acting else None,
+        solicited(acting),
+        {event["seq"]: event for event in evidence.console},
+    )
+    # Before anything is cut: half of a secret would not be known as one.
+    evidence.symptoms = [
+        replace(one, text=session.mask(one.text)) for one in symptoms(scene, session.base)
+    ]
+    if any(one.nearness is Nearness.LEFT for one in evidence.symptoms):
+        page = short_url(session.mask(tab.url), session.base)
+        evidence.led_to = f"{acting[-1].name} led to another page, {page}"
+
+
 def _server(session: E2eSession, step: Step, evidence: Evidence) -> None:
     begin = max(step.began_at - BEFORE_MS, session.dossier_at)
     logged = [e for e in session.server_lines if begin < e.at <= step.ended_at]
-    session.dossier_at = step.ended_at
     errors = [event for event in logged if event.stream == "stderr"]
     evidence.server_lines = [event.line for event in (errors or logged)[-LOG_LINES:]]
     if not evidence.server_lines:
-        evidence.server_lines = tails(session)
+        evidence.server_lines = evidence.untimed_lines = tails(session)
     for server in session.servers:
         if server.exit_code is not None:
             evidence.server_exit = {"type": "server_exited", "exitCode": server.exit_code}

@@ -4,10 +4,10 @@ the server's log are one item each. Pure."""
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.core.attribution import NAVIGATING, TRACEBACK, continues, ids_of, sent_at
 from pilothouse.core.lanes import (
     OWNER_CHARACTERS,
     TAB,
@@ -25,29 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pilothouse.core.timeline import Moment
-
-_ID_HEADERS = frozenset(
-    {
-        "x-pilothouse-exchange",
-        "x-request-id",
-        "x-correlation-id",
-        "x-trace-id",
-        "x-amzn-trace-id",
-        "request-id",
-        "traceparent",
-    }
-)
-_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_]{7,}(?:-[0-9A-Za-z_]+)*")
-_CONTINUED_MS = 1_000
-"""A line that begins with a space belongs to the one before, if that was not longer ago."""
-_TRACEBACK = "Traceback (most recent call last)"
-
-
-def ids_in(text: str) -> set[str]:
-    """The words of a text that could be an id, whole and in their parts."""
-    found = set(_ID.findall(text))
-    found |= {part for word in found for part in word.split("-")}
-    return {word for word in found if len(word) >= 8 and any(c.isdigit() for c in word)}
 
 
 def items_of(moments: Iterable[Moment], several: frozenset[str] = frozenset()) -> list[Item]:
@@ -114,6 +91,7 @@ class _Maker:
             url=str(facts.get("url") or ""),
             failed=level_of(event.name, facts) == "error",
             looks=bool(facts.get("looks")),
+            navigates=facts.get("tool") in NAVIGATING,
         )
 
     def _begun(self, key: str, moment: Moment, ended: float = math.inf) -> Item:
@@ -141,12 +119,14 @@ class _Maker:
         known = self._facts.setdefault(key, {})
         headers: Mapping[str, str] = facts.get("headers") or {}
         known |= {name: value for name, value in facts.items() if value not in (None, "")}
-        if event.name != "RequestSent" and not facts.get("redirect"):
+        if event.name == "RequestSent":
+            item.at = min(item.at, sent_at(event.at, facts.get("wallTime")))
+        elif not facts.get("redirect"):
             item.answered = min(item.answered, event.at)
         if event.name in ("LoadingFinished", "LoadingFailed"):
             item.ended = event.at
         item.keys |= event.keys
-        item.ids |= _ids_of(headers)
+        item.ids |= ids_of(headers)
 
     def _socket(self, moment: Moment) -> None:
         event, facts = moment.event, moment.event.facts()
@@ -184,16 +164,12 @@ class _Maker:
         event, facts = moment.event, moment.event.facts()
         log = (facts.get("session_id") or "", facts["service"], facts["stream"])
         before, line = self._written.get(log), str(facts["line"])
-        if (
-            before is not None
-            and _continues(line, before)
-            and event.at - before.ended < (_CONTINUED_MS)
-        ):
+        if before is not None and continues(line, before.line, event.at - before.ended):
             before.line += "\n" + line
             before.ended = event.at
             before.aliases.append(str(key_of(moment)))
             before.text = f"server {facts['stream']}: {_first_and_main(before.line)}"
-            before.level = "error" if before.line.startswith(_TRACEBACK) else before.level
+            before.level = "error" if TRACEBACK in before.line else before.level
             before.failed = before.level == "error"
             return
         self._single(moment)
@@ -210,26 +186,21 @@ def _finish(item: Item, facts: Mapping[str, Any], closed: float) -> None:
     if item.ended == math.inf and item.type != "EventSource":
         # A page that does not read a body never hears of its end.
         item.ended = item.answered
-    outcome = "cancelled" if facts.get("canceled") else error or (str(status) if status else "")
+    # A script that is not there is cancelled when its answer has come: the answer says more.
+    is_given_up = bool(facts.get("canceled")) and status < 400
+    if not is_given_up and status >= 400:
+        error = ""
+    outcome = "cancelled" if is_given_up else error or (str(status) if status else "")
     took = f" in {item.ended - item.at:.0f} ms" if outcome and item.ended < math.inf else ""
     missing = "no answer yet"
     if not outcome and closed < item.ended:
         item.ended, missing = closed, "no answer before its tab was closed"
     item.text = f"{item.method} {item.url} → {outcome or missing}{took}"
-    if error and not facts.get("canceled"):
+    if error and not is_given_up:
         item.level = "error"
     elif status:
         item.level = level_of("ResponseReceived", {"status": status})
     item.failed = item.level in ("error", "warn")
-
-
-def _ids_of(headers: Mapping[str, str]) -> set[str]:
-    return {
-        word
-        for name, value in headers.items()
-        if name.lower() in _ID_HEADERS
-        for word in ids_in(str(value))
-    }
 
 
 def _told(name: str, facts: Mapping[str, Any]) -> str:
@@ -241,17 +212,8 @@ def _told(name: str, facts: Mapping[str, Any]) -> str:
     return line_of(name, facts) + where
 
 
-def _continues(line: str, before: Item) -> bool:
-    """Whether a line is part of what the item before tells: a stack trace, mostly."""
-    if line[:1] in (" ", "\t"):
-        return True
-    # Python names the error in the first line after the frames.
-    told = before.line.rpartition("\n")[2]
-    return before.line.startswith(_TRACEBACK) and told[:1] in (" ", "\t")
-
-
 def _first_and_main(block: str) -> str:
     """The first line of several, with the one that says most: Python's last, others' second."""
     first, *others = block.split("\n")
-    main = others[-1] if first.startswith(_TRACEBACK) else others[0]
+    main = others[-1] if TRACEBACK in block else others[0]
     return f"{first} … {main.strip()} ({len(others) + 1} lines)"

@@ -7,35 +7,34 @@ guess and says so. Pure.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pilothouse.timeline.items import ids_in
+from pilothouse.core.attribution import (
+    AT_ONCE_MS,
+    SETTLE_MS,
+    SOON_MS,
+    Asked,
+    Line,
+    LogOwners,
+    is_background,
+    paths_in,
+    windows,
+)
 from pilothouse.timeline.model import Item, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pilothouse.timeline.model import How
-
-SETTLE_MS = 1_000.0
-"""So long after an action something may still be its doing."""
-LATE_MS = 1_000.0
-"""A server may write its line so long after it has answered."""
-EARLY_MS = 50.0
-"""Clocks of two processes differ by less."""
 SAME_MS = 2_000.0
 """Browser and proxy see one request within this time."""
-SOON_MS = 300.0
-"""A page stumbles over an answer at once."""
+_NAMED = "the line names it, and it failed"
 MOST_REASONS = 3
 """For the failure of one step."""
 MOST_BEFORE = 200
 """Requests that are looked at for a line of the console."""
-_PATH = re.compile(r"(?:\w+://[^/\s\"']+)?(/[^\s\"'?#<>()\[\]{},;]*)")
 
 
 def links_of(items: list[Item]) -> list[Link]:
@@ -67,18 +66,59 @@ class _View:
         """Tab → browser session, as far as a step was taken in it."""
         self.packet_of: dict[str, str] = {}
         """Request's key → packet's key, where that is certain."""
-        asked = self.exchanges or self.packets  # where no browser was seen
-        self.troubles = [item for item in asked if item.level == "error"]
-        self.by_path: dict[str, list[Item]] = {}
-        for item in asked:
-            self.by_path.setdefault(_path(item), []).append(item)
         self.by_tab: dict[str, list[Item]] = {}
         for item in self.exchanges:
             self.by_tab.setdefault(item.tab, []).append(item)
 
-    def is_of_one_session(self, item: Item, line: Item) -> bool:
-        """Whether the server that wrote a line may have been asked for this."""
-        return not line.session or self.session_of.get(item.tab, line.session) == line.session
+    @cached_property
+    def acting(self) -> list[Item]:
+        """Steps that may have caused something."""
+        return [step for step in self.steps if not step.looks]
+
+    @cached_property
+    def tabs(self) -> set[str]:
+        """Tabs in which a step was taken."""
+        return {step.tab for step in self.steps}
+
+    @cached_property
+    def _failures(self) -> dict[tuple[str, str, str], list[float]]:
+        """Tab, method and path of what failed → when each was sent."""
+        found: dict[tuple[str, str, str], list[float]] = {}
+        for item in self.exchanges:
+            if item.failed:
+                found.setdefault((item.tab, item.method, _path(item)), []).append(item.at)
+        return found
+
+    @cached_property
+    def _solicited(self) -> dict[str, list[tuple[float, float]]]:
+        """Tab → the times in which something may be the doing of an action in it."""
+        acts: dict[str, list[tuple[float, float, bool]]] = {}
+        for step in self.acting:
+            acts.setdefault(step.tab, []).append((step.at, step.ended, step.navigates))
+        return {tab: windows(steps) for tab, steps in acts.items()}
+
+    def is_background(self, item: Item, since: float) -> bool:
+        """Whether a request fails again and again, and did so before."""
+        times = self._failures.get((item.tab, item.method, _path(item)), ())
+        return item.failed and is_background(times, since, self._solicited.get(item.tab, ()))
+
+    def owners(self) -> LogOwners:
+        """Return what finds the request of a line."""
+        asked = self.exchanges or self.packets  # where no browser was seen
+        also = self.packets if self.exchanges else ()
+        return LogOwners(map(self._asked, asked), map(self._asked, also))
+
+    def _asked(self, item: Item) -> Asked:
+        return Asked(
+            item.key,
+            _path(item),
+            item.at,
+            item.answered,
+            item.ended,
+            item.level == "error",
+            frozenset(item.ids),
+            self.session_of.get(item.tab, ""),
+        )
 
 
 # A request and its packet
@@ -132,21 +172,19 @@ def _address(url: str) -> tuple[str, str]:
 
 
 def _started(view: _View) -> Iterator[Link]:
-    acting = [step for step in view.steps if not step.looks]
-    tabs = {step.tab for step in view.steps}
     for item in (*view.exchanges, *view.noted):
-        step = _step_before(item, acting, tabs)
+        step = _step_before(item, view)
         if step is None:
             continue
         yield Link(step.key, item.key, "time", _began(item, step))
 
 
-def _step_before(item: Item, acting: list[Item], tabs: set[str]) -> Item | None:
+def _step_before(item: Item, view: _View) -> Item | None:
     """The last action that was under way, or over for a moment only, when an item began."""
     if item.kind in ("call", "session", "bookmarks", "config"):
         return None
-    near = [step for step in acting if step.at <= item.at <= step.ended + SETTLE_MS]
-    if item.tab in tabs:
+    near = [step for step in view.acting if step.at <= item.at <= step.ended + SETTLE_MS]
+    if item.tab in view.tabs:
         near = [step for step in near if step.tab == item.tab]
     elif item.session:
         near = [step for step in near if step.session == item.session]
@@ -164,83 +202,25 @@ def _began(item: Item, step: Item) -> str:
 
 
 def _server_lines(view: _View) -> Iterator[Link]:
-    by_id: dict[str, list[Item]] = {}
-    for item in (*view.exchanges, *view.packets):
-        for id in item.ids:
-            by_id.setdefault(id, []).append(item)
-    for line in view.lines:
-        found = _by_id(line, by_id) or _by_path(line, view) or _by_trouble(line, view)
-        if found is not None:
-            request, how, why = found
-            cause = view.packet_of.get(request.key, request.key)
-            yield Link(cause, line.key, how, why)
-
-
-type _Found = tuple[Item, How, str]
-"""A request, and how it is known that a line is about it."""
-
-
-def _by_id(line: Item, by_id: dict[str, list[Item]]) -> _Found | None:
-    for id in ids_in(line.line):
-        owners = by_id.get(id, [])
-        requests = [item for item in owners if item.lane == "network"] or owners
-        if len(requests) == 1:
-            return requests[0], "id", "the line has the request's id"
-        under_way = [item for item in requests if _spans(item, line.at)]
-        if under_way:
-            why = f"the line has an id that {len(requests)} requests carry"
-            return max(under_way, key=lambda item: item.at), "time", why
-    return None
-
-
-def _by_path(line: Item, view: _View) -> _Found | None:
-    found = [
-        item
-        for path in paths_in(line.line)
-        for item in view.by_path.get(path, ())
-        if _spans(item, line.at) and view.is_of_one_session(item, line)
-    ]
-    if not found:
-        return None
-    nearest = min(found, key=lambda item: abs(line.at - min(item.ended, line.at)))
-    return nearest, "time", f"the line names its path, {_when(line, nearest)}"
-
-
-def _by_trouble(line: Item, view: _View) -> _Found | None:
-    """An error that was written while a request was under way that failed."""
-    if line.level != "error":
-        return None
-    found = [
-        item
-        for item in view.troubles
-        if item.at - EARLY_MS <= line.at <= item.ended + SOON_MS
-        and view.is_of_one_session(item, line)
-    ]
-    if not found:
-        return None
-    last = max(found, key=lambda item: item.at)
-    return last, "time", f"an error was written {_when(line, last)}, and it failed"
-
-
-def _spans(item: Item, at: float) -> bool:
-    return item.at - EARLY_MS <= at <= item.ended + LATE_MS
-
-
-def paths_in(text: str) -> set[str]:
-    """The paths that a text names, of whole addresses too: a line about `/api/cart` does not name
-    `/api`."""
-    return {path.rstrip(".:") for path in _PATH.findall(text)}
+    after: dict[str, Item] = {}
+    lines: list[Line] = []
+    for item in reversed(view.lines):
+        log = f"{item.session} {item.text.partition(':')[0]}"
+        following = after.get(log)
+        is_next = following is not None and following.at - item.ended <= AT_ONCE_MS
+        said = following.line if following is not None and is_next else ""
+        lines.append(Line(item.line, item.at, item.level == "error", said, item.session))
+        after[log] = item
+    lines.reverse()
+    for item, owner in zip(view.lines, view.owners().find(lines), strict=True):
+        if owner is not None:
+            cause = view.packet_of.get(owner.key, owner.key)
+            yield Link(cause, item.key, "id" if owner.way == "id" else "time", owner.why)
 
 
 def _path(item: Item) -> str:
     url = item.url if "://" in item.url else f"//{item.url}"
     return _address(url)[1].partition("?")[0]
-
-
-def _when(item: Item, exchange: Item) -> str:
-    if item.at <= exchange.ended:
-        return "while it was under way"
-    return f"{item.at - exchange.ended:.0f} ms after it"
 
 
 # The console
@@ -262,14 +242,15 @@ def _guessed(line: Item, view: _View) -> Iterator[Link]:
     before = same_tab[max(0, begun - MOST_BEFORE) : begun]
     after = [item for item in before if line.at <= item.ended + SETTLE_MS]
     paths = paths_in(line.text)
-    acting = [step for step in view.steps if not step.looks]
-    step = _step_before(line, acting, {step.tab for step in view.steps})
+    step = _step_before(line, view)
     # What was answered before the page was used again is hardly what it stumbles over now.
     since = step.at if step is not None else 0.0
-    rules: tuple[tuple[Callable[[Item], bool], str], ...] = (
-        (lambda item: item.failed and _path(item) in paths, "the line names it, and it failed"),
-        (lambda item: item.failed and since <= item.answered <= line.at, "it failed"),
+    own = [item for item in after if not view.is_background(item, since)]
+    rules: tuple[tuple[list[Item], Callable[[Item], bool], str], ...] = (
+        (after, lambda item: item.failed and _path(item) in paths, _NAMED),
+        (own, lambda item: item.failed and since <= item.answered <= line.at, "it failed"),
         (
+            own,
             lambda item: (
                 item.type in ("Fetch", "XHR")
                 and item.answered >= since
@@ -278,12 +259,20 @@ def _guessed(line: Item, view: _View) -> Iterator[Link]:
             "the page had its answer",
         ),
     )
-    for fits, why in rules:
-        found = [item for item in after if fits(item)]
+    for items, fits, why in rules:
+        found = [item for item in items if fits(item)]
         if found:
-            last = max(found, key=lambda item: min(item.answered, line.at))
-            ago = max(0.0, line.at - last.answered)
-            yield Link(last.key, line.key, "time", f"{why} {ago:.0f} ms before")
+            # A 5xx weighs more than a 4xx, and what the step sent more than what ran already.
+            likely = max(
+                found,
+                key=lambda item: (
+                    item.level == "error",
+                    item.at >= since,
+                    min(item.answered, line.at),
+                ),
+            )
+            ago = max(0.0, line.at - likely.answered)
+            yield Link(likely.key, line.key, "time", f"{why} {ago:.0f} ms before")
             return
     if step is not None:
         yield Link(step.key, line.key, "time", _began(line, step))
@@ -302,7 +291,14 @@ def _failed_steps(view: _View) -> Iterator[Link]:
         since = max(acted, default=step.at - SETTLE_MS)
         # What an action has caused itself cannot be why it failed.
         until = step.ended if step.looks else step.at
-        found = [t for t in troubles if t.tab == step.tab and since <= t.at <= until]
+        found = [
+            trouble
+            for trouble in troubles
+            if trouble.tab == step.tab
+            and since <= trouble.at <= until
+            and not view.is_background(trouble, since)
+        ]
+        found.sort(key=lambda trouble: (trouble.level == "error", trouble.at))
         for trouble in found[-MOST_REASONS:]:
             ago = step.ended - trouble.at
             yield Link(trouble.key, step.key, "time", f"went wrong {ago:.0f} ms before it gave up")

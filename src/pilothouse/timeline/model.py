@@ -54,6 +54,8 @@ class Item:
     failed: bool = False
     looks: bool = False
     """A step that can have caused nothing."""
+    navigates: bool = False
+    """A step that asks for a page."""
 
     @property
     def kind(self) -> str:

@@ -1,8 +1,8 @@
 """Planted faults with noise beside them: the pages, what the server does, and the right answers.
 
 Each case is a page with one fault. While it happens, the page polls what is not there, retries,
-sends analytics to nobody, logs its warnings twice and looks for a socket of its dev server, at times
-that a seed decides (`noise.js`). Then a step fails, and its first cause must be the fault.
+sends analytics to nobody, logs its warnings twice and looks for a socket of its dev server, at
+times that a seed decides (`noise.js`). Then a step fails, and its first cause must be the fault.
 
 The table was written before the ranking that it judges. Standard library only: `server.py` reads it
 without the package.
@@ -20,7 +20,7 @@ class Route(NamedTuple):
     log: str = ""
     """An error of this text, written before the answer."""
     form: str = "traceback"
-    """`traceback`, `line`, `path` (a line with the request's path), `id` (with its x-request-id)."""
+    """`traceback`, `line`, `path` (a line with the request's path) or `id` (with its id)."""
     stream: str = "stderr"
     ms: int = 0
     """Before anything else."""
@@ -316,7 +316,8 @@ CASES = (
         ("POST /order answered 500", "nothing is left"),
         ("nothing is left", "/order → 500"),
         ("poll", "beacon"),
-        body='<form method="post" action="/order"></form><button id="go" onclick="go()">Go</button>',
+        body='<form method="post" action="/order"></form>'
+        '<button id="go" onclick="go()">Go</button>',
     ),
     Case(
         "a-bundle-that-is-missing",

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from pilothouse.e2e.causes import Evidence, difference, rank, similar
-from pilothouse.e2e.digest import Exchange
+from pilothouse.e2e.model import ServerLogged
 from pilothouse.e2e.protocol import Trouble
+from pilothouse.e2e.step_record import Step
+from pilothouse.e2e.symptoms import Complaint, Scene, complaints, symptoms
 
 BASE = "http://localhost:3000"
 NOT_FOUND = Trouble("not_found", "Timeout 300ms exceeded.")
@@ -20,13 +22,33 @@ SNAPSHOT = """- generic [ref=e1]:
   - text: Checkout is near"""
 
 
-def exchange(path: str = "/api/order", status: int = 0, error: str = "") -> Exchange:
-    return Exchange("1.1", "POST", BASE + path, "Fetch", 3, 10.0, status=status, error=error)
-
-
 def thrown(text: str = "TypeError: x is null", **more: Any) -> dict[str, Any]:
     frame = {"url": f"{BASE}/app.js", "line": 7, "column": 2}
-    return {"type": "error", "source": "exception", "text": text, "frames": [frame], **more}
+    made = {"kind": "log", "type": "error", "source": "exception", "text": text, "seq": 90, "ts": 9}
+    return {**made, "frames": [frame], **more}
+
+
+def request(number: int, at: int, path: str, status: int, **more: Any) -> list[dict[str, Any]]:
+    """A request and its answer 10 ms later, as they are recorded."""
+    id = f"7.{number}"
+    asked = {"kind": "request", "requestId": id, "seq": number * 2, "ts": at, "method": "POST"}
+    answer = {"kind": "response", "requestId": id, "seq": number * 2 + 1, "ts": at + 10}
+    asked |= {"url": BASE + path, "resourceType": "Fetch", **more}
+    return [asked, {**answer, "status": status}]
+
+
+def written(*lines: str, at: float = 5.0) -> list[Complaint]:
+    return complaints(
+        ServerLogged(at=at, service="app", stream="stderr", line=line) for line in lines
+    )
+
+
+def click(at: float, tool: str = "click") -> Step:
+    return Step(1, tool, "#go", {}, "t1", at, 0, ended_at=at + 1)
+
+
+def found(scene: Scene, trouble: Trouble = NOT_FOUND) -> list[str]:
+    return rank(Evidence(trouble, symptoms=symptoms(scene, BASE)), BASE)
 
 
 def first(evidence: Evidence) -> str:
@@ -44,16 +66,14 @@ TRACEBACK = [
 
 
 def test_a_500_is_told_with_the_exception_that_the_server_logged() -> None:
-    evidence = Evidence(
-        NOT_FOUND, requests=[(exchange(status=500), "")], server_lines=TRACEBACK, console=[thrown()]
+    events = [*request(1, 1, "/api/order", 500), thrown()]
+    assert found(Scene(events, complaints=written(*TRACEBACK)))[0] == (
+        "POST /api/order answered 500; the server logged: shop.OutOfStock: 17"
     )
-    assert first(evidence) == "POST /api/order answered 500; the server logged: shop.OutOfStock: 17"
 
 
 def test_a_500_without_a_log_is_told_alone() -> None:
-    assert first(Evidence(NOT_FOUND, requests=[(exchange(status=503), "")])) == (
-        "POST /api/order answered 503"
-    )
+    assert found(Scene(request(1, 1, "/api/order", 503)))[0] == "POST /api/order answered 503"
 
 
 @pytest.mark.parametrize(
@@ -64,16 +84,76 @@ def test_a_500_without_a_log_is_told_alone() -> None:
         (["thread 'main' panic at x.rs"], "thread 'main' panic at x.rs"),
     ],
 )
-def test_an_error_in_the_servers_log_is_a_cause_of_its_own(lines: list[str], said: str) -> None:
-    assert first(Evidence(NOT_FOUND, server_lines=lines)) == f"the server logged an error: {said}"
+def test_an_error_of_no_known_request_is_a_guess(lines: list[str], said: str) -> None:
+    (cause,) = found(Scene(complaints=written(*lines)))
+    assert cause.startswith(f"the server logged an error: {said} (a guess: no request")
+
+
+def test_a_line_never_belongs_to_a_request_that_began_after_it() -> None:
+    lines = written("Error: DB down", at=5)
+    causes = found(Scene(request(1, 8, "/api/order", 500), complaints=lines))
+    assert causes[0] == "POST /api/order answered 500"
+
+
+def test_lines_belong_to_the_requests_whose_path_or_id_they_name() -> None:
+    events = [
+        *request(1, 1, "/api/a", 500),
+        *request(2, 1, "/api/b", 500, headers={"x-request-id": "b-1f2e3d4c5b"}),
+    ]
+    lines = written("[b-1f2e3d4c5b] Error: of b", "Error: of a (POST /api/a)")
+    causes = found(Scene(events, complaints=lines))
+    assert causes[0].startswith("POST /api/a answered 500; the server logged: Error: of a")
+    assert causes[1].startswith("POST /api/b answered 500; the server logged: [b-1f2e3d4c5b]")
+    assert all("(a guess: 2 things went wrong alike)" in cause for cause in causes)
+
+
+def test_what_repeats_by_itself_is_background_and_says_so() -> None:
+    events = [
+        *request(1, 1_000, "/api/poll", 500),
+        *request(2, 5_010, "/api/coupon", 404),
+        *request(3, 5_020, "/api/poll", 500),
+    ]
+    causes = found(Scene(events, action=click(5_000), solicited=[(5_000, 6_001)]))
+    assert causes == [
+        "POST /api/coupon → 404",
+        "POST /api/poll answered 500 (a guess: it repeats by itself)",
+    ]
+
+
+def test_what_each_click_sends_is_no_background() -> None:
+    events = [*request(1, 1_010, "/api/save", 500), *request(2, 5_010, "/api/save", 500)]
+    windows = [(1_000, 2_001), (5_000, 6_001)]
+    causes = found(Scene(events, action=click(5_000), solicited=windows))
+    assert causes[0] == "POST /api/save answered 500"
+
+
+def test_what_was_before_the_last_action_is_a_guess() -> None:
+    events = [*request(1, 1_010, "/api/save", 500), thrown(ts=5_001)]
+    causes = found(Scene(events, action=click(5_000), solicited=[(1_000, 2_001)]))
+    assert causes[0].startswith("the page threw")
+    assert causes[1] == "POST /api/save answered 500 (a guess: it was before click #go)"
+
+
+def test_a_page_that_was_left_is_no_cause_and_never_the_first_one() -> None:
+    left = {"kind": "other", "type": "navigated", "seq": 50, "ts": 5_500, "url": BASE}
+    events = [*request(1, 5_100, "/api/save", 500), left]
+    assert found(Scene(events, action=click(5_000, "navigate"))) == []
+    evidence = Evidence(
+        NOT_FOUND,
+        led_to="click #go led to another page, /",
+        symptoms=symptoms(Scene(events, action=click(5_000)), BASE),
+    )
+    assert rank(evidence, BASE) == [
+        "click #go led to another page, /",
+        "POST /api/save answered 500 (a guess: it was on the page before)",
+    ]
 
 
 def test_an_exception_of_the_page_is_told_with_its_place() -> None:
-    assert first(Evidence(NOT_FOUND, console=[thrown()])) == (
-        f"the page threw TypeError: x is null at {BASE}/app.js:7"
-    )
+    assert found(Scene([thrown()])) == [f"the page threw TypeError: x is null at {BASE}/app.js:7"]
     mapped = {"url": f"{BASE}/app.js", "line": 1, "original": {"source": "src/pay.ts", "line": 40}}
-    assert first(Evidence(NOT_FOUND, console=[thrown(frames=[mapped])])).endswith("src/pay.ts:40")
+    event = thrown(frames=[mapped])
+    assert found(Scene([thrown()], console={90: event}))[0].endswith("src/pay.ts:40")
 
 
 def test_the_overlay_of_a_dev_server_comes_before_all_else() -> None:
@@ -81,11 +161,11 @@ def test_the_overlay_of_a_dev_server_comes_before_all_else() -> None:
         NOT_FOUND,
         overlay="Unexpected token in App.tsx",
         server_exit={"exitCode": 1},
-        console=[thrown()],
+        symptoms=symptoms(Scene([thrown()]), BASE),
     )
-    found = rank(evidence, BASE)
-    assert found[0].endswith("Unexpected token in App.tsx")
-    assert found[1].startswith("the dev server has exited (code 1)")
+    causes = rank(evidence, BASE)
+    assert causes[0].endswith("Unexpected token in App.tsx")
+    assert causes[1].startswith("the dev server has exited (code 1)")
 
 
 def test_what_the_policy_refused_is_a_cause() -> None:
@@ -95,7 +175,7 @@ def test_what_the_policy_refused_is_a_cause() -> None:
 
 def test_a_script_that_threw_is_its_own_cause() -> None:
     trouble = Trouble("script", "RangeError: too far")
-    assert first(Evidence(trouble, console=[thrown()])) == "the script threw RangeError: too far"
+    assert found(Scene([thrown()]), trouble)[0] == "the script threw RangeError: too far"
 
 
 def test_what_covers_the_element_is_told_with_its_text() -> None:
@@ -116,7 +196,7 @@ def test_where_playwright_gave_no_reason_the_page_is_believed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "alike"),
     [
         ("#checkout-button", ['button "Checkout"']),
         ("text=Chekout", ['button "Checkout"']),
@@ -126,9 +206,9 @@ def test_where_playwright_gave_no_reason_the_page_is_believed() -> None:
         (".a > b", []),
     ],
 )
-def test_elements_of_a_similar_name_are_found(selector: str, found: list[str]) -> None:
+def test_elements_of_a_similar_name_are_found(selector: str, alike: list[str]) -> None:
     lines = similar(selector, SNAPSHOT)
-    assert [line.split(" [ref=")[0] for line in lines] == found
+    assert [line.split(" [ref=")[0] for line in lines] == alike
 
 
 def test_a_selector_that_resembles_nothing_may_be_of_another_page() -> None:
@@ -137,17 +217,19 @@ def test_a_selector_that_resembles_nothing_may_be_of_another_page() -> None:
 
 
 def test_a_cause_is_told_once_and_at_most_five_are() -> None:
-    evidence = Evidence(
-        NOT_FOUND,
-        console=[thrown() for _ in range(3)] + [thrown(f"Error {n}") for n in range(9)],
-    )
-    found = rank(evidence, BASE)
-    assert len(found) == len(set(found)) == 5
-    assert all(len(cause) <= 300 for cause in found)
+    events = [thrown() for _ in range(3)] + [thrown(f"Error {n} {'x' * 400}") for n in range(9)]
+    causes = found(Scene(events))
+    assert len(causes) == len(set(causes)) == 5
+    assert all(len(cause) <= 300 for cause in causes)
+    assert all(cause.endswith("(a guess: 2 things went wrong alike)") for cause in causes)
 
 
 def test_what_the_page_gave_up_itself_is_no_cause() -> None:
-    assert rank(Evidence(NOT_FOUND, requests=[(exchange(error="cancelled"), "")]), BASE) == []
+    asked, _ = request(1, 1, "/api/order", 0)
+    given_up = {"kind": "loadingFailed", "requestId": "7.1", "seq": 4, "ts": 9, "canceled": True}
+    assert found(Scene([asked, given_up])) == []
+    # Of a script that is not there, the browser says that it is cancelled.
+    assert found(Scene([*request(1, 1, "/app.js", 404), given_up])) == ["POST /app.js → 404"]
 
 
 # Differences

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pilothouse.core.attribution import ids_in
 from pilothouse.core.lanes import counted_by_several
-from pilothouse.timeline.items import ids_in, items_of
+from pilothouse.timeline.items import items_of
 from pilothouse.timeline.joining import links_of
 from tests.support.moments import KEY, SHOP, TARGET, Written, order_that_fails
 
