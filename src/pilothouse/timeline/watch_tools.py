@@ -36,7 +36,7 @@ class Standing(Result):
     id: str = Field(default="", description="The watch that was added or removed")
     uri: str = Field(description="Resource to subscribe to")
     watches: list[dict[str, Any]] = Field(
-        description="All that stand: id, when, since, count, first and last time, ended"
+        description="All that stand: id, when, since, count, texts, first and last time, ended"
     )
 
     def tell(self, story: Story) -> None:
@@ -89,7 +89,7 @@ def _missing(field: str, expected: str) -> InvalidInput:
 
 @resource(TIMELINE, WATCHES_URI)
 async def watches(watches: Watches) -> str:
-    """The standing watches of this agent: how often each fired, the first and the last time."""
+    """The standing watches of this agent: how often each fired, on what, first and last."""
     return visible_json({"watches": watches.told()})
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MOST_PENDING = 10_000
 _MOST_KEPT = 1_000
+_MOST_DISTINCT = 100
+_MOST_TEXTS = 6
+"""Distinct texts that a watch keeps, and that an answer tells."""
 
 
 # What is told
@@ -27,8 +30,7 @@ _MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One time that a watch fired. It is put into words when it is told: of thousands only the
-    first and the last are."""
+    """One time that a watch fired."""
 
     key: Key
     at: float
@@ -42,25 +44,48 @@ class Hit:
         return line_of(self.event.name, self.event.facts())
 
 
+    @property
+    def rank(self) -> int:
+        """How much it says: an exception, anything else, the browser's own word that a request
+        failed."""
+        source = self.event.facts().get("source") if self.event is not None else ""
+        return {"exception": 0, "network": 2}.get(str(source), 1)
+
+
 type Show = Callable[[Hit], dict[str, Any]]
 """Puts a hit into words, masked."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Several hits as one: how many, the first and the last."""
+    """Several hits as one: how many, the distinct ones among them, the first and the last."""
 
     count: int = 0
     first: Hit | None = None
     last: Hit | None = None
+    distinct: dict[str, tuple[Hit, int]] = field(default_factory=dict)
+    """Text → the first hit that says so, and how many do; of floods, not of all."""
 
     def add(self, hit: Hit) -> None:
         self.count += 1
         self.first = self.first or hit
         self.last = hit
+        text = hit.text
+        if text in self.distinct or len(self.distinct) < _MOST_DISTINCT:
+            known, count = self.distinct.get(text, (hit, 0))
+            self.distinct[text] = (known, count + 1)
 
     def told(self, show: Show) -> dict[str, Any]:
         told: dict[str, Any] = {"count": self.count}
+        if len(self.distinct) > 1:
+            ranked = sorted(self.distinct.values(), key=lambda one: one[0].rank)
+            told["texts"] = [
+                {"key": shown["key"], "text": shown["text"], "count": count}
+                for hit, count in ranked[:_MOST_TEXTS]
+                for shown in (show(hit),)
+            ]
+            if left := self.count - sum(count for _, count in ranked[:_MOST_TEXTS]):
+                told["others"] = left
         if self.first is not None:
             told["first"] = show(self.first)
         if self.last is not None and self.count > 1:

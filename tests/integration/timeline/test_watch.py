@@ -99,6 +99,27 @@ def test_a_footer_leaves_the_answer_of_a_specs_tool_as_it_is(driver: Watching) -
     assert news["count"] >= 1
 
 
+def test_an_exception_between_failed_requests_is_told_before_them(driver: Watching) -> None:
+    driver.visit("/")
+    driver.call("watch", when="console.error")
+    script = """(async () => {
+      const miss = name => fetch('/missing/' + name).then(a => a.text());
+      await miss('a'); await miss('b');
+      setTimeout(() => { throw new TypeError('the cart is no list') });
+      await new Promise(over => setTimeout(over)); await miss('c');
+    })()"""
+    driver.call("evaluate", script=script)
+    wait_until(lambda: json.loads(driver.resource(URI))["watches"][0]["count"] == 4)
+    (told,) = json.loads(driver.resource(URI))["watches"]
+    thrown, missing = told["texts"]
+    assert thrown["text"].startswith("console error: TypeError: the cart is no list")
+    assert thrown["count"] == 1
+    assert driver.call("causes", of=thrown["key"])["of"] == thrown["key"]
+    assert "Failed to load resource" in missing["text"]
+    assert missing["count"] == 3
+    assert told["first"]["key"] != thrown["key"]
+
+
 def _with_news(driver: Watching) -> dict[str, Any]:
     result = driver.ask("evaluate", script="console.error('again'), 2")
     return result if "_meta" in result else {}
