@@ -43,7 +43,6 @@ class Hit:
             return self.line
         return line_of(self.event.name, self.event.facts())
 
-
     @property
     def rank(self) -> int:
         """How much it says: an exception, anything else, the browser's own word that a request

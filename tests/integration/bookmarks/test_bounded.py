@@ -28,7 +28,7 @@ def many(number: int) -> ChromeBookmarks:
 async def test_a_thousand_failures_of_one_kind_are_one_error(tmp_path: Path) -> None:
     async with connected(tmp_path, many(2)) as house:
         items: list[dict[str, Any]] = [{"id": f"{50_000 + n}"} for n in range(MANY)]
-        refused = await house.ask("bookmark_remove", items=items)
+        refused = await house.ask("bookmark_batch", do="remove", items=items)
         error = refused.structured_content["error"]
         assert refused.is_error
         assert (error["code"], error["details"]["failed"]) == ("BATCH_FAILED", MANY)
@@ -37,7 +37,8 @@ async def test_a_thousand_failures_of_one_kind_are_one_error(tmp_path: Path) -> 
         assert one["ids"] == [item["id"] for item in items]
         assert len(json.dumps(refused.structured_content)) < 30_000
         # One that can be done makes it an answer, in which the rest still is told once.
-        told = await house.call("bookmark_remove", items=[{"id": "Bar > n0"}, *items[1:]])
+        mixed = [{"id": "Bar > n0"}, *items[1:]]
+        told = await house.call("bookmark_batch", do="remove", items=mixed)
         assert (told["done"], told["failed"]) == (1, MANY - 1)
         assert told["results"][0] == {"success": True}
         assert told["results"][1]["error"]["items"] == list(range(1, MANY))
@@ -48,7 +49,7 @@ async def test_a_thousand_failures_of_one_kind_are_one_error(tmp_path: Path) -> 
 async def test_different_failures_are_told_apart(tmp_path: Path) -> None:
     async with connected(tmp_path, many(1)) as house:
         items = [{"title": "a", "url": "javascript:1"}, {"titel": "b"}, {"url": SITE}]
-        error = await house.fault("bookmark_add", items=items)
+        error = await house.fault("bookmark_batch", do="add", items=items)
         errors = error["details"]["errors"]
         assert [one["items"] for one in errors] == [[0], [1], [2]]
         assert "titel" in errors[1]["message"]
@@ -58,7 +59,7 @@ async def test_a_thousand_new_bookmarks_are_told_by_their_ids(tmp_path: Path) ->
     async with connected(tmp_path, many(0)) as house:
         title = "a long title " * 10
         items = [{"title": title, "url": f"{SITE}{n}"} for n in range(MANY)]
-        told = await house.call("bookmark_add", items=items)
+        told = await house.call("bookmark_batch", do="add", items=items)
         assert told["results"][0]["node"]["title"] == title
         assert list(told["results"][-1]["node"]) == ["id"]
         assert len(json.dumps(told)) < 100_000
@@ -67,7 +68,8 @@ async def test_a_thousand_new_bookmarks_are_told_by_their_ids(tmp_path: Path) ->
 async def test_folders_are_made_for_the_items_that_ask_for_it(tmp_path: Path) -> None:
     async with connected(tmp_path, many(1)) as house:
         told = await house.call(
-            "bookmark_add",
+            "bookmark_batch",
+            do="add",
             items=[
                 {"title": "a", "url": SITE, "parentId": "Bar > New", "createFolders": True},
                 {"title": "b", "url": SITE, "parentId": "Bar > Other new"},
