@@ -59,7 +59,7 @@ def open_desk() -> Iterator[Desk]:
     with (
         # A hub of its own: the port is that of the hub, not of one client.
         open_workshop() as workshop,
-        workshop.start(PILOTHOUSE, "--bookmarks-port", str(port)) as server,
+        workshop.start(PILOTHOUSE, "--profile", "full", "--bookmarks-port", str(port)) as server,
         BookmarkChrome(name="Bench") as chrome,
     ):
         server.handshake()

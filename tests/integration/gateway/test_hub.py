@@ -133,7 +133,7 @@ def test_health_metrics_and_page_show_sessions_and_workers(hub: Server) -> None:
     assert health["agents"] >= 1
     assert health["workers"]["running"] >= 1
     assert health["workers"]["memory"] > 1 << 20
-    agent.call("bookmark_get", id="1")  # opens the extension's door, in the hub
+    agent.post("resources/read", {"uri": "bookmarks://tree"})  # opens the extension's port
     for path in ("/status", "/api/overview"):
         page = httpx.get(f"{hub.url}{path}").text
         assert "bookmarks link" in page
