@@ -7,7 +7,6 @@ worker that asks for it, and what a worker holds of it is taken back when the wo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pilothouse.gateway.service_line import Line
     from pilothouse.intercept.served import ServedProxy
     from pilothouse.server.house import House
-    from pilothouse.server.metrics import Tally
+    from pilothouse.server.metrics import Taken, Tally
 
 LOOK_S = 0.1
 """How often it is looked whether the browser of a dead worker is gone, too."""
@@ -138,7 +137,7 @@ class Guest:
         """Debugging ports by their names in the hub's book; 0 for the user's own browser."""
         self._proxy: ServedProxy | None = None
         self._link: ServedLink | None = None
-        self._counted: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._counted: Taken = {}
 
     def tell_ports(self) -> None:
         self._line.tell(PORTS, self._services.ports_for(self))
@@ -188,6 +187,8 @@ class Guest:
             case "house.listeners":
                 self.listeners = frozenset(given["ports"])
                 self._services.listeners_changed()
+            case "house.counted":
+                self._count(given["told"])
             case "bookmarks.wanted":
                 if self._link is not None:
                     self._link.wanted()

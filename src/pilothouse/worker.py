@@ -66,6 +66,8 @@ _HELLOS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _RUNNING = ("observing", "crashed", "disconnected")
 """States of an observation that goes on, or will when its tab or browser is back."""
+COUNT_S = 0.5
+"""How long after a call the hub is told what was counted; calls meanwhile are told with it."""
 LAST_S = 2
 """A worker whose parent has died is gone after this, whatever it does."""
 
@@ -137,10 +139,28 @@ async def _house(
             hub.show = Showing(house).answer
             if order.services:
                 await _join(hub, order.services, house)
+            _tell_calls(hub, house)
             yield house
         await _tell_counts(hub, house)
     finally:
         hub.leave()
+
+
+def _tell_calls(hub: ServiceLink, house: House) -> None:
+    """Tell the hub what was counted soon after each call: a worker may be killed at any time."""
+    loop = asyncio.get_running_loop()
+    due: asyncio.TimerHandle | None = None
+
+    def tell() -> None:
+        nonlocal due
+        due = None
+        hub.tell("house.counted", told=house.metrics.tally())
+
+    def called() -> None:
+        nonlocal due
+        due = due or loop.call_later(COUNT_S, tell)
+
+    house.metrics.on_called = called
 
 
 async def _tell_counts(hub: ServiceLink, house: House) -> None:

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    type Tally = list[tuple[str, list[tuple[str, str]], int]]
+    type Tally = list[tuple[str, list[tuple[str, str]], float]]
     """Counters by their names and labels, as they are told to another process."""
+    type Taken = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+    """What was added already of the counters of one process."""
 
 _CALLS = "tool_calls"
+_TOOK = "tool_took"
+"""Of how long calls took: a bucket by its number, or `sum` in milliseconds."""
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 
 
@@ -37,6 +41,21 @@ class Histogram:
             self._sums[value] = 0.0
         buckets[bisect_left(BUCKETS_MS, took_ms)] += 1
         self._sums[value] += took_ms
+
+    def tally(self) -> Iterator[tuple[str, str, float]]:
+        """Yield each label's value with the number of a bucket or `sum`, and what that holds."""
+        for value, buckets in self._buckets.items():
+            yield value, "sum", self._sums[value]
+            yield from ((value, str(n), held) for n, held in enumerate(buckets) if held)
+
+    def add(self, value: str, part: str, by: float) -> None:
+        """Add what another process has counted, by the names of its tally."""
+        buckets = self._buckets.setdefault(value, [0] * (len(BUCKETS_MS) + 1))
+        self._sums.setdefault(value, 0.0)
+        if part == "sum":
+            self._sums[value] += by
+        else:
+            buckets[int(part)] += int(by)
 
     def rows(self) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
         """Each label's value with its buckets, which count all below them too, and its sum."""
@@ -59,6 +78,8 @@ class Metrics:
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self._help: dict[str, str] = {}
         self._at_scrape: dict[object, Callable[[], None]] = {}
+        self.on_called: Callable[[], None] = lambda: None
+        """Called when a tool call was counted."""
         self.gather: Callable[[], Awaitable[None]] | None = None
         """Takes the counts of other processes before a scrape, where there are some."""
 
@@ -66,6 +87,7 @@ class Metrics:
         """A call ended; `code` is empty when it went well."""
         self.calls[tool, code] += 1
         self._took.took(tool, took_ms)
+        self.on_called()
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter of a group, such as `events_dropped`."""
@@ -99,18 +121,27 @@ class Metrics:
             (_CALLS, [("tool", tool), ("error", code)], number)
             for (tool, code), number in self.calls.items()
         ]
-        return [*calls, *((n, list(labels), by) for (n, labels), by in self.counters.items())]
+        took = [
+            (_TOOK, [("tool", tool), ("part", part)], held)
+            for tool, part, held in self._took.tally()
+        ]
+        counted = [(n, list(labels), by) for (n, labels), by in self.counters.items()]
+        return [*calls, *took, *counted]
 
-    def take(self, told: Tally, taken: Counter[tuple[str, tuple[tuple[str, str], ...]]]) -> None:
+    def take(
+        self, told: Tally, taken: dict[tuple[str, tuple[tuple[str, str], ...]], float]
+    ) -> None:
         """Add what another process has counted; `taken` is what is added of it already."""
         for name, listed, number in told:
             labels = tuple((key, value) for key, value in listed)
-            new = number - taken[name, labels]
+            new = number - taken.get((name, labels), 0)
             taken[name, labels] = number
             if name == _CALLS:
-                self.calls[dict(labels)["tool"], dict(labels)["error"]] += new
+                self.calls[dict(labels)["tool"], dict(labels)["error"]] += int(new)
+            elif name == _TOOK:
+                self._took.add(dict(labels)["tool"], dict(labels)["part"], new)
             else:
-                self.counters[name, labels] += new
+                self.counters[name, labels] += int(new)
 
     async def scraped(self) -> bytes:
         """The text that Prometheus scrapes, with what other processes have counted."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pilothouse.server.metrics import BUCKETS_MS, Metrics
+from pilothouse.worker import _tell_calls
+from tests.support.until import until
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -92,7 +94,7 @@ def test_counts_of_another_process_are_added_once_however_often_they_are_told() 
     theirs.count("events_seen", 2)
     theirs.count("workers_ended", why="idle")
     theirs.called("cdp_observe", 3.0, "")
-    taken: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    taken: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for _ in range(2):
         ours.take(json.loads(json.dumps(theirs.tally())), taken)
     assert ours.counters["events_seen", ()] == 7
@@ -101,3 +103,30 @@ def test_counts_of_another_process_are_added_once_however_often_they_are_told() 
     theirs.count("events_seen", 3)
     ours.take(theirs.tally(), taken)
     assert ours.counters["events_seen", ()] == 10
+
+
+def test_how_long_calls_took_in_another_process_is_shown_beside_our_own() -> None:
+    worker, hub = Metrics(), Metrics()
+    hub.called("find", 3, "")
+    taken: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for took in (40.0, 700.0):
+        worker.called("find", took, "")
+        hub.take(json.loads(json.dumps(worker.tally())), taken)
+    alone = Metrics()
+    for took in (3, 40.0, 700.0):
+        alone.called("find", took, "")
+    assert scraped(hub) == pytest.approx(scraped(alone))
+
+
+@pytest.mark.anyio
+async def test_a_worker_tells_its_counts_soon_after_a_call_and_not_without_one() -> None:
+    worker, told = Metrics(), []
+
+    def tell(do: str, **given: object) -> None:
+        told.append((do, given["told"]))
+
+    _tell_calls(SimpleNamespace(tell=tell), SimpleNamespace(metrics=worker))  # type: ignore[arg-type]
+    for _ in range(3):
+        worker.called("find", 3, "")
+    await until(lambda: bool(told))
+    assert told == [("house.counted", worker.tally())]
