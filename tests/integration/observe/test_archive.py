@@ -116,13 +116,24 @@ def test_what_the_network_told_is_in_the_events_and_in_the_archive(
     )
 
     def told(found: list[dict[str, Any]]) -> bool:
-        answers = [e for e in found if e["kind"] == "response"]
-        failed = [e for e in found if e["kind"] == "loadingFailed"]
-        refused = [e for e in failed if "/status/403" in e["url"]]
-        told = all("wireStatus" in e for e in (*answers, *refused))
-        return len(failed) == 2 and bool(refused) and told
+        wanted = ("/set-cookie", "/etag", "/bad-cookie", "/status/403", "/redirect/")
+        ends = [
+            e
+            for e in found
+            if e["kind"] in ("response", "loadingFailed")
+            and any(part in e["url"] for part in wanted)
+        ]
+        lacking[:] = [e["url"] for e in ends if "wireStatus" not in e]
+        return len(ends) == 8 and not lacking
 
-    events = watcher.wait_for(tab, told)
+    lacking: list[str] = []
+    events: list[dict[str, Any]] = []
+
+    def read() -> bool:
+        events[:] = watcher.events(tab)
+        return told(events)
+
+    wait_until(read, lambda: lacking)
 
     def of(kind: str, part: str) -> list[dict[str, Any]]:
         return [e for e in events if e["kind"] == kind and part in e["url"]]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.chromium import Debugger
 from tests.support.observing import Watcher, texts, visit
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +28,20 @@ def test_targets_of_all_types_are_listed_and_filtered(
     chromium: Chromium, site: Site, watcher: Watcher
 ) -> None:
     target = chromium.open(site.url("/frames"))
-    everything = watcher.call("cdp_list_targets")["targets"]
-    assert all({"id", "type", "title", "url", "attached"} == entry.keys() for entry in everything)
-    with Debugger(chromium.ws_url) as browser:
-        listed = browser.send("Target.getTargets")["targetInfos"]
-    # Without types, also the browser's own surfaces.
-    told = sorted((entry["id"], entry["type"]) for entry in everything)
-    assert told == sorted((info["targetId"], info["type"]) for info in listed)
+
+    def told() -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = watcher.call("cdp_list_targets")["targets"]
+        return listed
+
+    def is_whole() -> bool:
+        """Without types, what is listed is all that the browser lists, its own surfaces too."""
+        with Debugger(chromium.ws_url) as browser:
+            infos = browser.send("Target.getTargets")["targetInfos"]
+        wanted = sorted((info["targetId"], info["type"]) for info in infos)
+        return sorted((entry["id"], entry["type"]) for entry in told()) == wanted
+
+    wait_until(is_whole, told)  # frames come on their own
+    assert all({"id", "type", "title", "url", "attached"} == entry.keys() for entry in told())
     only = watcher.call("cdp_list_targets", filterUrlIncludes="/frames", types=["page"])["targets"]
     assert [entry["id"] for entry in only] == [target]
     chromium.close_tab(target)
