@@ -58,8 +58,8 @@ class Explainer:
         if trouble.kind == "syntax":
             return InvalidInput(
                 f"selector: {trouble.message}",
-                hint="use CSS, a Playwright selector such as text=Save or role=button[name='Save'],"
-                " or a ref of a snapshot",
+                hint="use CSS, label=Name, placeholder=Search, a Playwright selector such as"
+                " text=Save or role=button[name='Save'], or a ref of a snapshot",
                 field="selector",
                 expected="a CSS or Playwright selector, or a ref such as e12",
                 received=step.target,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 State = Literal["visible", "hidden", "attached", "detached"]
 
 AGAIN_S = 0.1
-COUNT_S = 1.0
+COUNT_S = 3.0
 """A frame that does not answer this soon is not counted."""
 
 
@@ -62,7 +62,7 @@ async def _is_in_page(tab: Tab, find: Find) -> bool:
             _, visible = await count(tab, find)
             return not visible  # hidden here, unless a frame shows it
     except TimeoutError:
-        return True  # a page that answers nothing fails the step itself
+        return False  # which the step finds out itself
 
 
 async def count(tab: Tab, find: Find) -> tuple[int, bool]:
@@ -73,6 +73,17 @@ async def count(tab: Tab, find: Find) -> tuple[int, bool]:
         many = await found.count()
         return many, bool(many) and await found.filter(visible=True).count() > 0
 
+    async def of_frame(frame: Frame) -> tuple[int, bool]:
+        try:
+            async with asyncio.timeout(COUNT_S):
+                return await of(frame)
+        except TimeoutError:
+            return 0, False
+        except Exception as error:
+            if not error_name(error):
+                raise
+            return 0, False  # it has gone
+
     if len(tab.page.frames) == 1:
         return await of(tab.page)
     try:
@@ -80,20 +91,8 @@ async def count(tab: Tab, find: Find) -> tuple[int, bool]:
     except Exception as error:
         if not in_several_frames(str(error)):
             raise
-    many, visible = 0, False
-    for frame in tab.page.frames:
-        try:
-            async with asyncio.timeout(COUNT_S):
-                found = find(frame)
-                many += await found.count()
-                visible = visible or await found.filter(visible=True).count() > 0
-        except TimeoutError:
-            continue
-        except Exception as error:
-            if not error_name(error):
-                raise
-            continue  # it has gone
-    return many, visible
+    counts = await asyncio.gather(*map(of_frame, tab.page.frames))
+    return sum(many for many, _ in counts), any(visible for _, visible in counts)
 
 
 async def wait(tab: Tab, find: Find, state: State, limit_ms: float) -> None:

@@ -39,7 +39,7 @@ class Locating:
         self._asking: dict[asyncio.Task[None], Tab] = {}
 
     async def before(self, step: Step, tab: Tab) -> None:
-        """To be called before a step is taken; returns when it may lead away from its page."""
+        """Note what a step acts on, before it is taken and may lead away from its page."""
         has_ref = any(map(ref_of, selectors_of(step)))
         if step.looks and not has_ref:
             if step.tool.startswith("wait"):
@@ -67,7 +67,9 @@ class Locating:
         """Have all that is known of a page's elements before the page may go."""
         self.ask()
         if asking := [task for task, its_tab in self._asking.items() if its_tab is tab]:
-            await asyncio.wait(asking, timeout=LEAVE_S)
+            _, late = await asyncio.wait(asking, timeout=LEAVE_S)
+            for task in late:
+                task.cancel()  # a page that answers nothing holds up one step alone
 
     def ask(self) -> None:
         """Ask for all that wait. What is asked first, the browser answers first."""

@@ -239,7 +239,7 @@ class Existing(Result):
     examples=(Example(title="Is it there?", args={"selector": "#thanks"}),),
 )
 async def exists(args: Exists, helm: Helm) -> Existing:
-    """Whether an element is there, now, in the page or in a frame."""
+    """Whether an element is there, now."""
 
     async def do(tab: Tab) -> tuple[int, bool]:
         if ref_of(args.selector):

@@ -70,9 +70,9 @@ WATCH_CHANGES = """
   const readFrames = missing => {
     const told = [];
     for (let at = 0; at < window.length; at++) {
-      try { told.push(window[at].__pilothouse?.(true)); } catch { missing(); }
+      try { told.push(window[at].__pilothouse(true)); } catch { missing(); }
     }
-    return told.filter(Boolean);
+    return told;
   };
   Object.defineProperty(window, '__pilothouse', {value: isInner => {
     const told = readOwn();

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
-FRAME_S = 0.5
 CHANGES_S = 1.0
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
+FRAME_S = 0.5
+"""The same of a frame of another origin."""
 
 TITLE_FRESH_S = 0.05
 """A title asked for this long before a page is loaded is its title still."""

@@ -145,7 +145,7 @@ def test_a_hidden_element_of_a_frame_is_there_and_not_visible(page: Driver) -> N
     show(page, frame(INNER))
     assert page.call("exists", selector="#hint") == {"exists": True, "count": 1, "visible": False}
     assert page.call("exists", selector="#none")["exists"] is False
-    error = page.fault("click", selector="#none", timeout=300)
+    error = page.fault("click", selector="#none", timeout=1_000)
     assert (error["type"], error["selector"]) == ("element_not_found", "#none")
 
 
