@@ -114,7 +114,9 @@ def test_every_setting_is_in_the_reference_with_its_variable_and_flag() -> None:
 def test_every_fault_is_in_the_reference() -> None:
     declared = {fault for part in PARTS for tool in part.tools for fault in tool.raises}
     ours = {f for f in faults.Fault.__subclasses__() if f.__module__.startswith("pilothouse.")}
-    for fault in declared | ours:
+    for fault in {
+        fault for fault in declared | ours if fault.code
+    }:  # without one: a base of others
         row = next(line for line in page("errors").splitlines() if f"`{fault.code}`" in line)
         assert f"`{fault.number}`" in row
         assert f"| {fault.status} |" in row
