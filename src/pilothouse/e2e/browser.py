@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.e2e.model import BrowserLaunchFailed
-from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER
+from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER, WATCH_TIMERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -91,7 +91,7 @@ class DrivenBrowser:
             context = self.browser.contexts[0]
         else:
             context = await self.browser.new_context(**_context_options(options))
-        await context.add_init_script(WATCH_POINTER + WATCH_CHANGES)
+        await context.add_init_script(WATCH_TIMERS + WATCH_POINTER + WATCH_CHANGES)
         return context
 
     async def _find_port(self) -> None:

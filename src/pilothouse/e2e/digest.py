@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SLOW_MS = 1_000
 MOST_LINES = 6
+CANCELLED = "cancelled"
 MOST_CHARACTERS = 200
 _QUIET_TYPES = frozenset({"Image", "Stylesheet", "Script", "Font", "Media", "Manifest", "Other"})
 """Kinds of requests that are only counted while they go well."""
@@ -37,6 +38,7 @@ class Exchange:
     post_data: str = ""
     ids: frozenset[str] = frozenset()
     """By which servers name it in their log."""
+    is_download: bool = False
 
     @property
     def failed(self) -> bool:
@@ -48,6 +50,8 @@ class Exchange:
 
     @property
     def outcome(self) -> str:
+        if self.is_download:
+            return "download"
         return self.error or (str(self.status) if self.status else "pending")
 
     def line(self, base: str = "") -> str:
@@ -58,11 +62,18 @@ class Exchange:
 def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
     """The requests among events, each with its end where that came too."""
     found: dict[str, Exchange] = {}
+    hops: list[Exchange] = []
+    downloads: set[str] = set()
     for event in events:
         kind, request_id = event["kind"], event.get("requestId", "")
+        if event.get("type") == "downloadBegun":
+            downloads.add(str(event.get("url")))
+            continue
         if kind == "request" and str(event.get("url")).endswith("/favicon.ico"):
             continue  # the browser's own wish, not the app's
         if kind == "request":
+            if request_id in found:  # a redirect: what sent the request stands for itself
+                hops.append(found.pop(request_id))
             found[request_id] = Exchange(
                 request_id,
                 event.get("method") or "GET",
@@ -88,10 +99,14 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
             if known.status >= 400:
                 continue  # a script that is not there is cancelled then: its status says more
             # What the page itself gave up is no failure of anybody's.
-            known.error = "cancelled" if event.get("canceled") else event.get("errorText") or ""
+            known.error = CANCELLED if event.get("canceled") else event.get("errorText") or ""
         elif kind == "loadingFinished":
             known.ended_at = event["ts"]
-    return list(found.values())
+    whole = sorted((*hops, *found.values()), key=lambda e: e.seq)
+    for exchange in whole:
+        if exchange.error == CANCELLED and exchange.url in downloads:
+            exchange.error, exchange.is_download = "", True  # the browser took it from the page
+    return whole
 
 
 def console_lines(
@@ -146,6 +161,10 @@ class Changes:
     """Whether a password field was typed into; None where a frame may have one."""
     aim: dict[str, Any] | None = None
     """Which elements took the pointer's events, if the page was asked to notice (landing.py)."""
+    earlier: Changes | None = None
+    """What changed before the step began, if anything did."""
+    chooser: bool = False
+    """Whether a file field of the document was clicked, which opens a file chooser."""
 
     def joined(self, later: Changes | None) -> Changes:
         """Return these and what changed after them, as one."""
@@ -157,6 +176,8 @@ class Changes:
             self.changed + later.changed,
             [*self.texts, *later.texts],
             self.password or later.password,
+            earlier=self.earlier or later.earlier,
+            chooser=self.chooser or later.chooser,
         )
 
     def line(self) -> str:
@@ -196,7 +217,7 @@ def digest(events: Sequence[Mapping[str, Any]], base: str) -> Digest:
 
 def noteworthy(events: Sequence[Mapping[str, Any]], base: str) -> list[str]:
     """What came after an answer and should be known: errors and failed requests only."""
-    failed = [e.line(base) for e in exchanges(events) if e.failed and e.error != "cancelled"]
+    failed = [e.line(base) for e in exchanges(events) if e.failed and e.error != CANCELLED]
     return [*failed[:3], *_console(console_lines(events, ("error", "warn")))[:3]]
 
 

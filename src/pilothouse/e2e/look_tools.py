@@ -32,7 +32,6 @@ from pilothouse.e2e.steps import (
     step,
     within,
 )
-from pilothouse.e2e.tab import changes_of
 
 if TYPE_CHECKING:
     from pilothouse.core.fence import Story
@@ -132,13 +131,15 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
 
     async def run(tab: Tab) -> Any:
         try:
-            value, changes = await tab.page.evaluate(WITH_CHANGES % args.script)
+            asked_at = session.clock()
+            asked = WITH_CHANGES % (args.script, *tab.moments_in_page)
+            value, changes = await tab.page.evaluate(asked)
         except Exception as error:
             # Statements are no expression; alone they may be a sound script all the same.
             if "SyntaxError" not in str(error):
                 raise
             return await tab.page.evaluate(args.script)
-        tab.keep_changes(changes_of(changes))
+        tab.keep_changes(tab.read_changes(changes, asked_at))
         return value
 
     done = await step(

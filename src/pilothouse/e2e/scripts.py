@@ -1,19 +1,85 @@
 """What runs inside the page: small, silent, and nothing that the page could trip over."""
 
+WATCH_TIMERS = """
+(() => {
+  if (window.__pilothouseTimers) return;
+  const LONGEST_MS = 300;
+  const TYPES = ['mousedown', 'mouseup', 'click', 'keydown', 'keyup', 'input', 'change'];
+  const later = window.setTimeout.bind(window);
+  let pending = 0, waiting = [];
+  const hold = delay => {
+    pending++;
+    // Timers of one delay run in their order: when this one does, the page's own has run.
+    later(() => {
+      if (--pending) return;
+      const done = waiting;
+      waiting = [];
+      done.forEach(resolve => resolve());
+    }, delay);
+  };
+  // An editor may live in a frame of the page's own; the page is asked for all of them.
+  let owner = null;
+  try { owner = window.top === window ? null : window.top.__pilothouseTimers; } catch {}
+  const counted = owner?.hold ?? hold;
+  const note = event => {
+    const before = window.setTimeout;
+    if (!event.isTrusted || before.pilothouse) return;
+    const noting = new Proxy(before, {
+      get: (target, name) => name === 'pilothouse' ? true : Reflect.get(target, name),
+      apply: (target, self, args) => {
+        const id = Reflect.apply(target, self, args);
+        const delay = typeof args[1] === 'number' ? args[1] : 0;
+        if (delay <= LONGEST_MS) counted(delay);
+        return id;
+      },
+    });
+    // Only while the handlers of this event run: what a page plans otherwise is no step's doing.
+    window.setTimeout = noting;
+    later(() => { if (window.setTimeout === noting) window.setTimeout = before; });
+  };
+  for (const type of TYPES) addEventListener(type, note, {capture: true, passive: true});
+  Object.defineProperty(window, '__pilothouseTimers', {value: {
+    hold,
+    pending: () => pending,
+    rest: () => pending ? new Promise(resolve => waiting.push(resolve)) : null,
+  }});
+})();
+"""
+"""Counts the short timers that handlers of trusted events set: what a key or a click left to be
+done a moment later, such as an editor that notes its selection. A person is never quick enough to
+come before it."""
+
+REST = "() => window.__pilothouseTimers?.rest()"
+"""Ends when those timers have run."""
+
 WATCH_CHANGES = """
 (() => {
   if (window.__pilothouse) return;
-  const seen = {added: 0, removed: 0, changed: 0, nodes: [], password: false};
+  const MOST_BATCHES = 100, MOST_NODES = 12;
+  const COUNTS = ['added', 'removed', 'changed'];
+  let batches = [], password = false, chooser = null;
   let isNew = true, isLoaded = document.readyState === 'complete';
+  const now = () => performance.timeOrigin + performance.now();
+  const empty = at => ({at, added: 0, removed: 0, changed: 0, nodes: []});
+  const join = (one, other) => {
+    one.at = other.at;
+    for (const name of COUNTS) one[name] += other[name];
+    one.nodes = [...one.nodes, ...other.nodes].slice(0, MOST_NODES);
+    return one;
+  };
   const watch = records => {
+    if (!records.length) return;
+    const batch = empty(now());
     for (const record of records) {
-      if (record.type !== 'childList') { seen.changed++; continue; }
-      seen.removed += record.removedNodes.length;
+      if (record.type !== 'childList') { batch.changed++; continue; }
+      batch.removed += record.removedNodes.length;
       for (const node of record.addedNodes) {
-        seen.added++;
-        if (seen.nodes.length < 12) seen.nodes.push(new WeakRef(node));
+        batch.added++;
+        if (batch.nodes.length < MOST_NODES) batch.nodes.push(new WeakRef(node));
       }
     }
+    batches.push(batch);
+    if (batches.length > MOST_BATCHES) batches.splice(0, 2, join(batches[0], batches[1]));
   };
   const observer = new MutationObserver(watch);
   const options = {subtree: true, childList: true, attributes: true, characterData: true};
@@ -31,7 +97,11 @@ WATCH_CHANGES = """
     return root;
   }});
   addEventListener('input', event => {
-    if (event.composedPath()[0]?.type === 'password') seen.password = true;
+    if (event.composedPath()[0]?.type === 'password') password = true;
+  }, true);
+  addEventListener('click', event => {
+    const field = event.composedPath()[0];
+    if (field?.type === 'file' && field.localName === 'input') chooser = event;
   }, true);
   const arm = () => {
     isArmed = true;
@@ -46,50 +116,65 @@ WATCH_CHANGES = """
     };
     walk(document);
   };
-  const reset = () => {
-    seen.added = seen.removed = seen.changed = 0;
-    seen.nodes = [];
-    seen.password = false;
-  };
+  const reset = () => { batches = []; password = false; chooser = null; };
   const textOf = node => (node.innerText ?? node.textContent ?? '').trim().slice(0, 100);
-  const readOwn = () => {
-    watch(observer.takeRecords());
-    const texts = [];
-    for (const weak of seen.nodes) {
+  const texts = nodes => {
+    const found = [];
+    for (const weak of nodes) {
       const node = weak.deref();
       if (!node || !node.isConnected || /^(SCRIPT|STYLE|LINK|META)$/.test(node.nodeName)) continue;
       const text = textOf(node);
-      if (text) texts.push(text);
-      if (texts.length === 3) break;
+      if (text) found.push(text);
+      if (found.length === 3) break;
     }
-    const told = {added: seen.added, removed: seen.removed, changed: seen.changed, texts,
-      password: seen.password, frames: 0};
+    return found;
+  };
+  const sum = some => {
+    const all = some.reduce(join, empty(0));
+    return {added: all.added, removed: all.removed, changed: all.changed, texts: texts(all.nodes)};
+  };
+  const readOwn = (known, since) => {
+    watch(observer.takeRecords());
+    const early = batches.filter(batch => batch.at >= known && batch.at < since);
+    const told = {...sum(batches.filter(batch => batch.at >= since)),
+      earlier: early.length ? sum(early) : null, password,
+      chooser: chooser !== null && !chooser.defaultPrevented, frames: 0};
     reset();
     return told;
   };
-  const readFrames = missing => {
+  const readFrames = (known, since, missing) => {
     const told = [];
     for (let at = 0; at < window.length; at++) {
-      try { told.push(window[at].__pilothouse(true)); } catch { missing(); }
+      try { told.push(window[at].__pilothouse(known, since, true)); } catch { missing(); }
     }
     return told;
   };
-  Object.defineProperty(window, '__pilothouse', {value: isInner => {
-    const told = readOwn();
-    for (const inner of readFrames(() => { told.frames++; })) {
-      for (const name of ['added', 'removed', 'changed', 'frames']) told[name] += inner[name];
-      told.password ||= inner.password;
+  const add = (one, other) => {
+    for (const name of COUNTS) one[name] += other[name];
+    one.texts.push(...other.texts);
+  };
+  Object.defineProperty(window, '__pilothouse', {value: (known, since, isInner) => {
+    const told = readOwn(known, since);
+    const early = () => told.earlier ??= sum([]);
+    for (const inner of readFrames(known, since, () => { told.frames++; })) {
       // Another document in a frame is a change of the page, but for those that it came with.
-      if (inner.document !== undefined && isLoaded) {
-        told.added++;
-        if (inner.document) told.texts.push(inner.document);
+      if (inner.document !== undefined && isLoaded && inner.bornAt >= known) {
+        const side = inner.bornAt < since ? early() : told;
+        add(side, {...sum([]), added: 1, texts: inner.document ? [inner.document] : []});
       }
-      told.texts.push(...inner.texts);
+      add(told, inner);
+      if (inner.earlier) add(early(), inner.earlier);
+      told.frames += inner.frames;
+      told.password ||= inner.password;
+      told.chooser ||= inner.chooser;
     }
-    if (!isInner) return {...told, aim: window.__pilothouseAim?.told() ?? null};
+    if (!isInner) return {...told, at: now(),
+      unfinished: (window.__pilothouseTimers?.pending() ?? 0) > 0,
+      aim: window.__pilothouseAim?.told() ?? null};
     if (isNew && document.readyState !== 'loading') {
       isNew = false;
       told.document = document.body ? textOf(document.body) : '';
+      told.bornAt = performance.timeOrigin;
     }
     return told;
   }});
@@ -98,16 +183,16 @@ WATCH_CHANGES = """
   addEventListener('load', () => {
     observer.takeRecords();
     reset();
-    readFrames(() => {});
+    readFrames(0, 0, () => {});
     isLoaded = true;
   }, {once: true});
   if (document.readyState === 'loading') addEventListener('DOMContentLoaded', arm, {once: true});
   else arm();
 })();
 """
-"""Counts what changes in a document, in its shadow roots and in its frames, keeps the first few
-texts that were added, and notices when a password is typed. `frames` is the number of frames of
-other origins, which have to be asked themselves."""
+"""Counts what changes in a document, in its shadow roots and in its frames, before and since a
+moment, keeps the first few texts that were added, and notices when a password is typed. `frames` is
+the number of frames of other origins, which have to be asked themselves."""
 
 WATCH_POINTER = """
 (() => {
@@ -182,8 +267,10 @@ WATCH_POINTER = """
 """
 """Runs in every frame, before the page's own scripts."""
 
-READ_CHANGES = "window.__pilothouse ? window.__pilothouse() : null"
-READ_FRAME = "window.__pilothouse ? window.__pilothouse(true) : null"
+READ_CHANGES = "window.__pilothouse ? window.__pilothouse(%d, %d) : null"
+"""Asks for the changes since two moments of the page's clock: what came before the first is known,
+what came before the second is earlier than the step."""
+READ_FRAME = "window.__pilothouse ? window.__pilothouse(%d, %d, true) : null"
 """The same of a frame, whose pointer's events are asked for apart."""
 
 WITH_CHANGES = """
@@ -191,7 +278,7 @@ WITH_CHANGES = """
   let value = (%s
   );
   if (typeof value === 'function') value = value();
-  return [await value, window.__pilothouse ? window.__pilothouse() : null];
+  return [await value, window.__pilothouse ? window.__pilothouse(%d, %d) : null];
 })()
 """
 """An expression or a function with what it changed, in one question instead of two."""

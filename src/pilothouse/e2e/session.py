@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.faults import Fault
+from pilothouse.e2e.announced import LOOK_AGAIN_S, Announced
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
 from pilothouse.e2e.frames import aim
@@ -29,6 +30,7 @@ from pilothouse.e2e.step_record import (
     Step,
     dialog_facts,
     dialog_open,
+    needs_rest,
     selectors_of,
 )
 from pilothouse.e2e.tab import Interrupted, Missed, NotBuilt, RefGone, Tab
@@ -53,6 +55,8 @@ BASELINE_AFTER_S = 0.15
 STEPS_KEPT = 2_000
 CRASH = "browser_crashed"
 """The note of a session that ended with its browser."""
+SAVED_S = 0.3
+"""A download that takes longer is told of before it is saved."""
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
 
@@ -113,8 +117,9 @@ class E2eSession:
         self._next_tab = 0
         self._next_step = 0
         self._own_pages = 0
-        self._noted: list[str] = []
+        self._noted: list[tuple[float, str]] = []
         self._background: set[asyncio.Task[Any]] = set()
+        self._news = asyncio.Event()
         self.locating = Locating()
         self._baseline: asyncio.TimerHandle | None = None
         self._opening: dict[Page, asyncio.Task[Tab]] = {}
@@ -153,12 +158,12 @@ class E2eSession:
     def touch(self) -> None:
         self.last_activity = self.clock()
 
-    def note(self, what: str, detail: str) -> None:
+    def note(self, what: str, detail: str, at: float | None = None) -> None:
         """Something the browser did by itself; told with the next answer."""
-        self._noted.append(f"{what}: {detail}" if detail else what)
-        self.timeline.emit(
-            BrowserNoted(at=self.clock(), what=what, detail=detail, session_id=self.id)
-        )
+        at = self.clock() if at is None else at
+        self._noted.append((at, f"{what}: {detail}" if detail else what))
+        self._news.set()
+        self.timeline.emit(BrowserNoted(at=at, what=what, detail=detail, session_id=self.id))
 
     # Files
 
@@ -214,7 +219,7 @@ class E2eSession:
 
     async def _adopt(self, page: Page, opener: str) -> Tab:
         self._next_tab += 1
-        tab = Tab(f"t{self._next_tab}", page, opener=opener)
+        tab = Tab(f"t{self._next_tab}", page, self.clock, opener=opener)
         self.tabs[tab.id] = tab
         self.opened[tab.id] = (opener, self.clock())
         self.current = self.current or tab.id
@@ -237,13 +242,15 @@ class E2eSession:
     def on_page(self, page: Page) -> None:
         """A page that the app opened: it becomes a tab, and the agent is told."""
 
+        at = self.clock()
+
         async def take() -> None:
             opener = await page.opener()
             if page in self._opening or (opener is None and self._own_pages):
                 return
             held = next((t.id for t in self.tabs.values() if t.page is opener), "")
             tab = await self.adopt(page, held)
-            self.note("tab opened", f"{tab.id} by {held or 'the page'} ({page.url})")
+            self.note("tab opened", f"{tab.id} by {held or 'the page'} ({page.url})", at)
 
         self._spawn(take())
 
@@ -308,11 +315,17 @@ class E2eSession:
         entry = {"url": download.url, "name": name, "path": str(path), "tab": tab.id}
         self.downloads.append(entry)
         self.record("download", tab.id, name=name)
+        at = self.clock()
+        saving = asyncio.ensure_future(download.save_as(path))
+        done, _ = await asyncio.wait((saving,), timeout=SAVED_S)
+        if not done:
+            self.note("download", f"{name} is being saved as {path}", at)
         try:
-            await download.save_as(path)
+            await saving
         except Exception as error:
             entry["error"] = str(error).split("\n", 1)[0]
-        self.note("download", f"{name} saved as {path}" if "error" not in entry else name)
+        saved = f"{name} saved as {path}" if "error" not in entry else f"{name} was not saved"
+        self.note("download", saved, at if done else None)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let work go on beside the session's calls; it ends with the session."""
@@ -353,6 +366,8 @@ class E2eSession:
         self.check_alive()
         tab = self.tab(tab_id)
         async with tab.turn:
+            if needs_rest(tool, tab.last_tool):
+                await tab.rest()
             if tab.dialog is not None:
                 raise dialog_open(tab)
             self._forget_baseline_timer()
@@ -379,10 +394,31 @@ class E2eSession:
             if look:
                 later = await tab.changes()
                 changes = changes.joined(later) if changes else later
+            if tab.untold is not None:
+                changes, tab.untold = tab.untold.joined(changes), None
+            if not tells and not step.looks:
+                tab.untold = changes
+            if not step.looks:
+                await self._wait_announced(step, tab)
             if tab.recording is not None:
                 await tab.recording.explained()
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
+
+    async def _wait_announced(self, step: Step, tab: Tab) -> None:
+        """Wait for the tabs and downloads of a step that the page's own events announce."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while tab.dialog is None and not tab.page.is_closed():
+            self._news.clear()
+            announced = Announced.of(tab.events(step.first_seq))
+            noted = [text for at, text in self._noted if at >= step.began_at]
+            rest = began + announced.limit(noted) - loop.time()
+            if rest <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(rest, LOOK_AGAIN_S)):
+                    await self._news.wait()
 
     async def _aimed[T](self, tab: Tab, step: Step, do: Callable[[Tab], Awaitable[T]]) -> T:
         """Take the step, unless its ref is stale: refs never come back, and waiting is no use.
@@ -424,6 +460,7 @@ class E2eSession:
     def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
         self._next_step += 1
         step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
+        tab.last_tool = tool
         tab.step, tab.step_began_at = step, step.began_at
         self.steps.append(step)
         del self.steps[:-STEPS_KEPT]
@@ -464,6 +501,7 @@ class E2eSession:
     async def _fault(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
         self._end(step, tab, ok=False)
         tab.told_seq = tab.next_seq  # the dossier tells it
+        tab.failure_told_at = step.ended_at
         if isinstance(error, asyncio.CancelledError):
             return error
         ours = isinstance(error, Interrupted | Missed | NotBuilt | RefGone | TimeoutError)
@@ -486,10 +524,17 @@ class E2eSession:
         noted: list[str] = []
         if tells:
             tab.told_seq = tab.next_seq
-            noted, self._noted = self._noted, []
+            # What came before the step is not of its making, nor what comes while one only looks.
+            began = step.ended_at if step.looks else step.began_at
+            earlier += self.mask([text for at, text in self._noted if at < began][:6])
+            noted = [text for at, text in self._noted if at >= began]
+            self._noted = []
         self._remember_later(tab)
         if changes is not None:
             changes.texts = self.mask(changes.texts)
+            if tells and changes.earlier is not None:
+                changes.earlier.texts = self.mask(changes.earlier.texts)
+                earlier.append(f"dom: {changes.earlier.line()}")
         return Done(
             value=value,
             step=step.number,

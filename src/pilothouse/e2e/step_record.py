@@ -13,6 +13,21 @@ if TYPE_CHECKING:
 
 LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
 """Tools that cannot cause anything; their answers have no place for what happened meanwhile."""
+LEAVING = frozenset(("navigate", "goBack"))
+"""Tools that leave the document, and whatever it had still to do."""
+
+
+def only_looks(tool: str) -> bool:
+    """Whether a tool only looks or waits, so that nothing can come of it."""
+    return tool in LOOKING or tool.startswith("wait")
+
+
+def needs_rest(tool: str, last: str) -> bool:
+    """Return whether a tool comes after what the last one left to the page's timers.
+
+    Keys follow each other as fast as they like: a page that cannot bear it cannot bear a keyboard.
+    """
+    return not (only_looks(tool) or tool in LEAVING or tool == last == "pressKey")
 
 
 @dataclass(slots=True)
@@ -46,7 +61,7 @@ class Step:
     @property
     def looks(self) -> bool:
         """It only looks or waits, so that nothing can come of it."""
-        return self.tool in LOOKING or self.tool.startswith("wait")
+        return only_looks(self.tool)
 
     @property
     def selector(self) -> str:

@@ -72,7 +72,7 @@ class Acted(Result):
     console: list[str] = Field(default_factory=list, description="Console lines, errors first")
     browser: list[str] = Field(default_factory=list, description="Dialogs, downloads, new tabs")
     earlier: list[str] = Field(
-        default_factory=list, description="Errors since the answer before this one"
+        default_factory=list, description="What came after the answer before"
     )
     notices: list[dict[str, Any]] = Field(default_factory=list, description="Such as server_exited")
     dialog: dict[str, Any] | None = Field(default=None, description="Open: call handleDialog")

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes
 from pilothouse.e2e.protocol import ref_of
-from pilothouse.e2e.scripts import READ_CHANGES, READ_FRAME
+from pilothouse.e2e.scripts import READ_CHANGES, READ_FRAME, REST
 from pilothouse.e2e.selectors import for_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from pilothouse.core.clock import Clock
     from pilothouse.e2e.browser import CDPSession, Dialog, Frame, Locator, Page
     from pilothouse.e2e.ports import Recording
     from pilothouse.e2e.step_record import Step
@@ -27,7 +28,8 @@ CHANGES_S = 1.0
 """A page that does not answer this soon is busy; its changes are told with the next answer."""
 FRAME_S = 0.5
 """The same of a frame of another origin."""
-
+REST_S = 1.0
+"""A page whose timers have not run by then is busy, or they wait for a dialog."""
 TITLE_FRESH_S = 0.05
 """A title asked for this long before a page is loaded is its title still."""
 
@@ -56,6 +58,7 @@ class Tab:
 
     id: str
     page: Page
+    clock: Clock
     target_id: str = ""
     recording: Recording | None = None
     own: bool = False
@@ -71,6 +74,8 @@ class Tab:
     """The step under way, or the newest one."""
     step_began_at: float = 0
     """When the newest step in this tab began."""
+    failure_told_at: float = 0
+    """When a dossier last showed the document as it was then."""
     document_since: float = 0
     """When the step began in or after which the tab got the document that it shows."""
     told_seq: int = 0
@@ -85,6 +90,14 @@ class Tab:
     """One step at a time; a second call waits for the first."""
     held_up: tuple[Step, asyncio.Future[Any]] | None = None
     """The step that a dialog interrupted: it goes on when the dialog is answered."""
+    unfinished: bool = False
+    """Handlers of the last step set timers that had not run when it answered."""
+    last_tool: str = ""
+    """Tool of the newest step."""
+    _page_ahead: float = 0.0
+    """How far the page's clock is ahead of ours, in ms, as far as answers tell."""
+    untold: Changes | None = None
+    """Changes of a step whose answer had no place for them."""
     _told: Changes | None = None
     _cdp: CDPSession | None = None
     _stirred: asyncio.Future[None] | None = None
@@ -173,31 +186,34 @@ class Tab:
         """What changed in the document since the last time, if the page can say."""
         if self.dialog is not None or self.crashed:
             return None
+        moments = self.moments_in_page
+        asked = READ_CHANGES % moments
+        asked_at = self.clock()
         try:
             async with asyncio.timeout(CHANGES_S):
                 # The observer's way to the page is the shorter one, where there is one.
-                said = await self.recording.value(READ_CHANGES) if self.recording else None
+                said = await self.recording.value(asked) if self.recording else None
                 if said is None:
-                    said = await self.page.evaluate(READ_CHANGES)
+                    said = await self.page.evaluate(asked)
         except TimeoutError:
             return None
         except Exception as error:
             if not error_name(error):
                 raise
             return None  # it is navigating, or has gone
-        if not (isinstance(said, dict) and said.get("frames")):
-            return changes_of(said)
-        told = changes_of(said)
-        assert told is not None
-        return await self._with_frames(told)
+        told = self.read_changes(said, asked_at)
+        if told is None or not said.get("frames"):
+            return told
+        return await self._with_frames(told, moments)
 
-    async def _with_frames(self, told: Changes) -> Changes:
+    async def _with_frames(self, told: Changes, moments: tuple[int, int]) -> Changes:
         """Add what changed in frames of other origins, which the page cannot look into."""
 
         async def ask(frame: Frame) -> Changes | None:
             try:
                 async with asyncio.timeout(FRAME_S):
-                    return changes_of(await frame.evaluate(READ_FRAME))
+                    said = await frame.evaluate(READ_FRAME % moments)
+                    return changes_of(said) if isinstance(said, dict) else None
             except TimeoutError:
                 return None
             except Exception as error:
@@ -220,6 +236,35 @@ class Tab:
         if self.step is not None and self.step.target == selector:
             self.step.kind = kind
 
+    @property
+    def moments_in_page(self) -> tuple[int, int]:
+        """When the last failure was told and when the newest step began, by the page's clock."""
+        ahead = self._page_ahead
+        return int(self.failure_told_at + ahead), int(self.step_began_at + ahead)
+
+    def read_changes(self, said: Any, asked_at: float) -> Changes | None:
+        """Read what the page told of its changes when it was asked at a time."""
+        if not isinstance(said, dict):
+            return None
+        at = float(said["at"])
+        self._page_ahead = min(0.0, at - asked_at) or max(0.0, at - self.clock())
+        self.unfinished = bool(said["unfinished"])
+        return changes_of(said)
+
+    async def rest(self) -> None:
+        """Wait for the short timers that the last step left in the page."""
+        if not self.unfinished:
+            return
+        self.unfinished = False
+        try:
+            async with asyncio.timeout(REST_S):
+                await self.page.evaluate(REST)
+        except TimeoutError:
+            return
+        except Exception as error:
+            if not error_name(error):
+                raise  # else it is navigating, or has gone
+
     def keep_changes(self, told: Changes | None) -> None:
         """What a step that asked the page itself was told."""
         self._told = told
@@ -229,13 +274,21 @@ class Tab:
         return told
 
 
-def changes_of(said: Any) -> Changes | None:
-    if isinstance(said, dict):
-        texts = [str(text) for text in said.get("texts", ())]
-        added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
-        password = None if said.get("frames") else bool(said.get("password"))
-        return Changes(added, removed, changed, texts, password, said.get("aim"))
-    return None
+def changes_of(said: dict[str, Any]) -> Changes:
+    """Return the changes that the page's own watcher tells of."""
+    texts = [str(text) for text in said.get("texts", ())]
+    added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
+    password = None if said.get("frames") else bool(said.get("password"))
+    return Changes(
+        added,
+        removed,
+        changed,
+        texts,
+        password,
+        said.get("aim"),
+        changes_of(said["earlier"]) if said.get("earlier") else None,
+        bool(said.get("chooser")),
+    )
 
 
 def _ignore(task: asyncio.Future[Any]) -> None:

@@ -43,6 +43,7 @@ INTERESTING = frozenset(
         "Inspector.targetCrashed",
         "Inspector.detached",
         "Page.frameNavigated",
+        "Page.windowOpen",
         "Page.downloadWillBegin",
         "Page.downloadProgress",
     }
@@ -71,6 +72,9 @@ class Normalizer:
                 {"kind": "other", "type": "detached", "reason": text_of(p, "reason")}
             ],
             "Page.frameNavigated": self._navigated,
+            "Page.windowOpen": lambda p: [
+                {"kind": "other", "type": "windowOpened", "url": p["url"][:MAX_URL_CHARACTERS]}
+            ],
             "Page.downloadWillBegin": self._download,
             "Page.downloadProgress": self._downloaded,
             **self.traffic.makers,
