@@ -28,12 +28,18 @@ from pilothouse.e2e.steps import (
     step,
     within,
 )
+from pilothouse.e2e.values import check_value, clear, shown, value_after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.step_record import Done
     from pilothouse.e2e.tab import Tab
+
+
+VALUE_MS = 1_000
+"""A field that does not tell its value by then has gone, or its page is busy."""
 
 
 async def full_url(session: E2eSession, url: str) -> str:
@@ -209,22 +215,23 @@ async def type_(args: Type, helm: Helm) -> Acted:
     if args.secret:
         session.keep_secret(args.text)
 
-    async def do(tab: Tab) -> None:
+    async def do(tab: Tab) -> str | None:
         field = tab.locator(args.selector)
-        if args.slowly:
-            typing = field.press_sequentially(args.text, timeout=args.timeout)
-        else:
-            typing = field.fill(args.text, timeout=args.timeout)
         entry = FormField(selector=args.selector, value=args.text)
         try:
-            await typing
+            if args.slowly:
+                await clear(field, args.timeout)
+                await field.press_sequentially(args.text, timeout=args.timeout)
+            else:
+                await check_value(field, args.text, args.selector, args.timeout)
+                await field.fill(args.text, timeout=args.timeout)
         except Exception:
             await _learn_passwords(tab, [entry], session)  # its error shows what was to be typed
             raise
         if args.submit:
             await _learn_passwords(tab, [entry], session)
             await field.press("Enter", timeout=args.timeout)
-            return
+            return None
         # One question tells both: what typing changed, and whether it was a password.
         changes = await tab.changes()
         if changes is None or changes.password is None:
@@ -233,14 +240,22 @@ async def type_(args: Type, helm: Helm) -> Acted:
             tab.keep_kind(args.selector, "password")
             session.keep_secret(args.text)
         tab.keep_changes(changes)
+        return await value_after(field, changes, VALUE_MS)
 
     done = await step(helm, args, "type", do, target=args.selector, look=args.submit)
-    return Acted(**acted(done))
+    value = done.value or (done.dom.value if done.dom else None)
+    if value is None and session.mask(args.text) != args.text:
+        value = args.text  # a password: shown as a mask
+    return Acted(**acted(done, value=shown(session, value)))
 
 
 async def _kind(field: Any, limit: float) -> str:
     """Such as `password`, `checkbox` or `select-one`; what is no field has none."""
     return str(await field.evaluate("element => element.type", timeout=limit))
+
+
+async def _check(field: Any, entry: FormField, limit: float) -> str:
+    return await check_value(field, str(entry.value), entry.selector, limit)
 
 
 class FormField(Args):
@@ -275,10 +290,11 @@ class FillForm(Acting):
 async def fill_form(args: FillForm, helm: Helm) -> Acted:
     """Fill in several fields in one call."""
     session = helm.find(args.session_id)
-    done = None
+    done: Done[str | None] | Done[None] | None = None
+    values: list[str] = []
     for entry in args.fields:
 
-        async def fill(tab: Tab, entry: FormField = entry) -> None:
+        async def fill(tab: Tab, entry: FormField = entry) -> str | None:
             if entry is args.fields[0]:
                 await _learn_passwords(tab, args.fields, session)
             field = tab.locator(entry.selector)
@@ -287,17 +303,24 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
             elif isinstance(entry.value, list):
                 await field.select_option(entry.value, timeout=args.timeout)
             else:
-                kind = await _kind(field, args.timeout)
+                kind = await _check(field, entry, args.timeout)
                 tab.keep_kind(entry.selector, kind)
                 if kind == "password":  # one that was not there before
                     session.keep_secret(entry.value)
-                choose = kind.startswith("select-")
-                await (field.select_option if choose else field.fill)(
-                    entry.value, timeout=args.timeout
-                )
+                if kind.startswith("select-"):
+                    await field.select_option(entry.value, timeout=args.timeout)
+                else:
+                    await field.fill(entry.value, timeout=args.timeout)
+                if kind == "password":
+                    return entry.value
+            changes = await tab.changes()
+            tab.keep_changes(changes)
+            return await value_after(field, changes, VALUE_MS)
 
         is_last = entry is args.fields[-1] and not args.submit
-        done = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
+        filled = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
+        values.append(shown(session, filled.value))
+        done = filled
     if args.submit:
         button = args.submit
 
@@ -306,7 +329,7 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
 
         done = await step(helm, args, "fillForm", press, target=button)
     assert done is not None
-    return Acted(**acted(done))
+    return Acted(**acted(done, value=values))
 
 
 async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSession) -> None:
@@ -344,10 +367,16 @@ class SelectOption(Targeting):
 async def select_option(args: SelectOption, helm: Helm) -> Acted:
     """Choose options of a select."""
 
-    async def do(tab: Tab) -> None:
-        await tab.locator(args.selector).select_option(args.values, timeout=args.timeout)
+    async def do(tab: Tab) -> str | None:
+        field = tab.locator(args.selector)
+        await field.select_option(args.values, timeout=args.timeout)
+        changes = await tab.changes()
+        tab.keep_changes(changes)
+        return await value_after(field, changes, VALUE_MS)
 
-    return Acted(**acted(await step(helm, args, "selectOption", do, target=args.selector)))
+    done = await step(helm, args, "selectOption", do, target=args.selector, look=args.settle > 0)
+    value = shown(helm.find(args.session_id), done.value)
+    return Acted(**acted(done, value=value))
 
 
 @tool(

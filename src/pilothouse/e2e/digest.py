@@ -163,6 +163,9 @@ class Changes:
     """Which elements took the pointer's events, if the page was asked to notice (landing.py)."""
     earlier: Changes | None = None
     """What changed before the step began, if anything did."""
+    value: str | None = None
+    """What the field has that was typed into or chosen from; None of a password, and where the page
+    cannot tell."""
     chooser: bool = False
     """Whether a file field of the document was clicked, which opens a file chooser."""
 
@@ -177,6 +180,7 @@ class Changes:
             [*self.texts, *later.texts],
             self.password or later.password,
             earlier=self.earlier or later.earlier,
+            value=self.value if later.value is None else later.value,
             chooser=self.chooser or later.chooser,
         )
 

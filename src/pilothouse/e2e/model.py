@@ -234,6 +234,13 @@ class ClickMissed(StepFault):
     status = 409
 
 
+class InvalidValue(StepFault):
+    """The field does not take this value; it is as it was."""
+
+    code = "invalid_value"
+    status = 422
+
+
 class StaleRef(StepFault):
     """The ref is of an older snapshot; its element is gone."""
 
@@ -306,6 +313,7 @@ STEP_FAULTS: tuple[type[Fault], ...] = (
     ElementNotFound,
     SelectorAmbiguous,
     ClickMissed,
+    InvalidValue,
     StaleRef,
     NavigationFailed,
     ScriptError,

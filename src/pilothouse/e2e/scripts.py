@@ -57,7 +57,7 @@ WATCH_CHANGES = """
   if (window.__pilothouse) return;
   const MOST_BATCHES = 100, MOST_NODES = 12;
   const COUNTS = ['added', 'removed', 'changed'];
-  let batches = [], password = false, chooser = null;
+  let batches = [], password = false, chooser = null, typed = null;
   let isNew = true, isLoaded = document.readyState === 'complete';
   const now = () => performance.timeOrigin + performance.now();
   const empty = at => ({at, added: 0, removed: 0, changed: 0, nodes: []});
@@ -96,9 +96,20 @@ WATCH_CHANGES = """
     watchRoot(root);
     return root;
   }});
-  addEventListener('input', event => {
-    if (event.composedPath()[0]?.type === 'password') password = true;
-  }, true);
+  const note = event => {
+    const field = event.composedPath()[0];
+    if (field?.type === 'password') password = true;
+    if (field instanceof Element) typed = new WeakRef(field);
+  };
+  addEventListener('input', note, true);
+  addEventListener('change', note, true);
+  const value = field => {
+    if (!field || field.type === 'file') return null;
+    if (field.type === 'checkbox' || field.type === 'radio') return String(field.checked);
+    if (field.type === 'select-multiple')
+      return [...field.selectedOptions].map(option => option.value).join(', ');
+    return field.value ?? field.closest?.('[contenteditable]')?.innerText ?? null;
+  };
   addEventListener('click', event => {
     const field = event.composedPath()[0];
     if (field?.type === 'file' && field.localName === 'input') chooser = event;
@@ -116,7 +127,7 @@ WATCH_CHANGES = """
     };
     walk(document);
   };
-  const reset = () => { batches = []; password = false; chooser = null; };
+  const reset = () => { batches = []; password = false; chooser = typed = null; };
   const textOf = node => (node.innerText ?? node.textContent ?? '').trim().slice(0, 100);
   const texts = nodes => {
     const found = [];
@@ -138,7 +149,8 @@ WATCH_CHANGES = """
     const early = batches.filter(batch => batch.at >= known && batch.at < since);
     const told = {...sum(batches.filter(batch => batch.at >= since)),
       earlier: early.length ? sum(early) : null, password,
-      chooser: chooser !== null && !chooser.defaultPrevented, frames: 0};
+      chooser: chooser !== null && !chooser.defaultPrevented, frames: 0,
+      value: password ? null : value(typed?.deref())?.slice(0, 2000) ?? null};
     reset();
     return told;
   };
@@ -167,6 +179,7 @@ WATCH_CHANGES = """
       told.frames += inner.frames;
       told.password ||= inner.password;
       told.chooser ||= inner.chooser;
+      told.value = told.password ? null : told.value ?? inner.value;
     }
     if (!isInner) return {...told, at: now(),
       unfinished: (window.__pilothouseTimers?.pending() ?? 0) > 0,

@@ -532,6 +532,8 @@ class E2eSession:
         self._remember_later(tab)
         if changes is not None:
             changes.texts = self.mask(changes.texts)
+            if changes.chooser:
+                noted.append("file chooser opened: uploadFile gives the field its files")
             if tells and changes.earlier is not None:
                 changes.earlier.texts = self.mask(changes.earlier.texts)
                 earlier.append(f"dom: {changes.earlier.line()}")

@@ -76,6 +76,7 @@ class Acted(Result):
     )
     notices: list[dict[str, Any]] = Field(default_factory=list, description="Such as server_exited")
     dialog: dict[str, Any] | None = Field(default=None, description="Open: call handleDialog")
+    value: str | list[str] = Field(default="", description="What the field has now")
     landed: str = Field(default="", description="What took the event, where not the target")
     retried: bool = Field(default=False, description="Missed at first: `landed` took it")
 

@@ -287,6 +287,7 @@ def changes_of(said: dict[str, Any]) -> Changes:
         password,
         said.get("aim"),
         changes_of(said["earlier"]) if said.get("earlier") else None,
+        said.get("value"),
         bool(said.get("chooser")),
     )
 

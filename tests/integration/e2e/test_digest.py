@@ -159,3 +159,14 @@ def test_looking_at_a_page_is_no_change_of_it(shop: Driver) -> None:
     assert "dom" not in clicks(shop, "#idle")
     shop.fault("click", selector="#missing", timeout=300)
     assert "dom" not in clicks(shop, "#idle")
+
+
+def test_a_form_that_is_redirected_keeps_the_request_that_was_sent(shop: Driver) -> None:
+    shop.visit("/second.html")
+    form = (
+        "<form method=post action=/api/login><input name=user value=ada><button>Go</button></form>"
+    )
+    shop.value(f"() => {{ document.body.innerHTML = {json.dumps(form)} }}")
+    done = clicks(shop, "button")
+    assert done["requests"][0] == "POST /api/login → 303"
+    assert done["requests"][1].startswith("GET /account → ")
