@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
 
     from pilothouse.core.clock import Clock
@@ -79,6 +79,43 @@ class Extract:
         }
 
 
+class Barrier:
+    """Holds sends until each of them is ready, or has failed before it was."""
+
+    def __init__(self, sends: int) -> None:
+        self._missing = sends
+        self._all_here = asyncio.Event()
+
+    def pass_by(self) -> None:
+        """Count a send that will not wait any more."""
+        self._missing -= 1
+        if self._missing <= 0:
+            self._all_here.set()
+
+    async def wait(self) -> None:
+        """Return when the last one has come."""
+        self.pass_by()
+        await self._all_here.wait()
+
+
+class Turn:
+    """One send's place at a barrier, if there is one."""
+
+    def __init__(self, barrier: Barrier | None) -> None:
+        self._barrier = barrier
+
+    async def wait(self) -> None:
+        """Return when this send may go out."""
+        barrier, self._barrier = self._barrier, None
+        if barrier is not None:
+            await barrier.wait()
+
+    def give_up(self) -> None:
+        """Let the others go on without this send, if they still wait for it."""
+        if self._barrier is not None:
+            self._barrier.pass_by()
+
+
 class Job:
     """Counts its sends as they begin and end."""
 
@@ -98,6 +135,7 @@ class Job:
             for place in range(len(plan.packet_ids))
             for number, edit in enumerate(_own_edits(plan, place))
         ]
+        self.barrier = Barrier(len(self.sends)) if plan.has_barrier else None
         self.task: asyncio.Task[None] | None = None
         self.recording: set[asyncio.Future[None]] = set()
         self.fault: Fault | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pilothouse.core.faults import Fault, InvalidInput, RateLimited
 from pilothouse.intercept.edits import Message, bad
-from pilothouse.intercept.job import Job, Send
+from pilothouse.intercept.job import Job, Send, Turn
 from pilothouse.intercept.model import Exchange, JobNotFound
 from pilothouse.intercept.plans import Budget, Plan, bulk_plan, resend_plan
 from pilothouse.intercept.sender import Sender
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     type Forbidden = Callable[[str, int], Awaitable[bool]]
     """Whether a host and port must not be reached."""
 
-CONCURRENT = 20
 MOST_RUNNING = 8
 """Of one session."""
 KEPT_JOBS = 100
@@ -232,7 +231,7 @@ class Jobs:
         sends = iter(job.sends)
         lanes = [
             asyncio.ensure_future(self._send_in_turn(job, sends, 0.0))
-            for _ in range(min(CONCURRENT, len(job.sends)))
+            for _ in range(min(job.plan.max_concurrent, len(job.sends)))
         ]
         try:
             await asyncio.gather(*lanes)
@@ -244,6 +243,7 @@ class Jobs:
     async def _send(self, job: Job, send: Send) -> None:
         template, plan = job.templates[send.packet_index], job.plan
         job.began(send)
+        turn = Turn(job.barrier)
         exchange = blank_exchange(
             template, connection=f"{job.id}-{send.number}", session=plan.session, job=job.id
         )
@@ -256,7 +256,7 @@ class Jobs:
                 allow_duplicates=plan.allow_duplicate_headers,
                 timeout_s=plan.timeout_ms / 1000,
             )
-            await self._courier.deliver(delivery)
+            await self._courier.deliver(delivery, turn.wait)
             job.count_changes(send, delivery.counts)
         except asyncio.CancelledError:
             exchange.error = "stopped before the end of the response"
@@ -266,6 +266,7 @@ class Jobs:
             job.fault = job.fault or fault
             exchange.request = exchange.response = None  # nothing went out
         finally:
+            turn.give_up()
             job.finished(send, exchange)
             if exchange.request is not None or exchange.response is not None:
                 await self._start_recording(job, send, exchange)

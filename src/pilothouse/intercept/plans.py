@@ -23,6 +23,8 @@ MOST_WAIT_MS = 300_000
 """What a call may spend on intervals while its caller waits."""
 PER_MINUTE = 6_000
 """Sends of all callers together."""
+CONCURRENT, MOST_CONCURRENT = 20, 100
+"""Sends of a call that are under way at the same time: usually, and at the most."""
 MODES = ("parallel", "sequential")
 _MINUTE_MS = 60_000.0
 
@@ -62,6 +64,9 @@ class Plan:
     session: str
     is_bulk: bool = False
     is_parallel: bool = False
+    max_concurrent: int = CONCURRENT
+    has_barrier: bool = False
+    """Every send waits, connected, until all others are as far."""
     regex_params: tuple[RegexParam, ...] = ()
 
     @property
@@ -83,7 +88,13 @@ def resend_plan(raw: Mapping[str, Any]) -> Plan:
 
 def bulk_plan(raw: Mapping[str, Any]) -> Plan:
     """Raises InvalidInput."""
-    own: dict[str, object] = {"packet_ids": None, "mode": "parallel", "regex_params": []}
+    own: dict[str, object] = {
+        "packet_ids": None,
+        "mode": "parallel",
+        "regex_params": [],
+        "max_concurrent": CONCURRENT,
+        "barrier": False,
+    }
     given = _known(raw, {**own, **_COMMON})
     ids = given["packet_ids"]
     if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_PACKETS:
@@ -98,6 +109,8 @@ def bulk_plan(raw: Mapping[str, Any]) -> Plan:
         packet_ids=packet_ids,
         is_bulk=True,
         is_parallel=is_parallel,
+        max_concurrent=_whole(given["max_concurrent"], "max_concurrent", 1, MOST_CONCURRENT),
+        has_barrier=_flag(given, "barrier"),
         regex_params=_regex_params(given["regex_params"], len(packet_ids)),
         **_read(given),
     )
@@ -107,6 +120,15 @@ def bulk_plan(raw: Mapping[str, Any]) -> Plan:
             "0 in mode parallel",
             plan.interval_ms,
             hint="mode sequential waits between sends",
+        )
+    most = plan.max_concurrent if is_parallel else 1
+    if plan.has_barrier and plan.total > most:
+        raise bad(
+            "barrier",
+            f"true only for as many sends as can be under way at once, {most} here",
+            plan.total,
+            hint=f"mode parallel with max_concurrent {plan.total}, or fewer sends;"
+            f" at most {MOST_CONCURRENT}",
         )
     return _checked(plan)
 

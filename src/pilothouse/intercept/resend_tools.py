@@ -17,6 +17,7 @@ MOST_SENDS = 1_000
 MOST_PACKETS = 100
 MOST_INTERVAL_MS = 60_000
 MOST_TIMEOUT_MS = 300_000
+CONCURRENT, MOST_CONCURRENT = 20, 100
 
 
 class Modification(SnakeArgs):
@@ -111,6 +112,12 @@ class BulkSend(Sending):
         min_length=1, max_length=MOST_PACKETS, description="Packets; one may stand twice"
     )
     mode: Literal["parallel", "sequential"] = Field(default="parallel", description="How")
+    max_concurrent: int = Field(
+        default=CONCURRENT, ge=1, le=MOST_CONCURRENT, description="Sends at once, if parallel"
+    )
+    barrier: bool = Field(
+        default=False, description="Connect all, then send all at once; up to max_concurrent"
+    )
     regex_params: list[RegexParam] | None = Field(
         default=None, max_length=MOST_PACKETS, description="Edits of single packets"
     )
@@ -135,7 +142,13 @@ class BulkSent(Told):
     effect="write",
     open_world=True,
     raises=(*WRITES, PacketNotFound),
-    examples=(Example(title="A race", args={"packet_ids": [123, 123, 130]}),),
+    examples=(
+        Example(title="Several", args={"packet_ids": [123, 130]}),
+        Example(
+            title="A race",
+            args={"packet_ids": [123], "count": 30, "max_concurrent": 30, "barrier": True},
+        ),
+    ),
 )
 async def bulk_send(args: BulkSend, interceptor: Interceptor) -> BulkSent:
     """Send several recorded packets again, at once or one after another."""

@@ -17,9 +17,13 @@ from pilothouse.intercept.model import Address
 from pilothouse.intercept.responses import Conversation, Http1, Response
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
+
+    type Hold = Callable[[], Awaitable[None]]
+    """Returns when a send may go out."""
 
 _PIECE = 64 * 1024
 _FIRST_S = 2.0
@@ -113,8 +117,12 @@ class Sender:
         *,
         is_http2: bool = False,
         timeout_s: float = 30.0,
+        hold: Hold | None = None,
     ) -> Outcome:
-        """One request, and its response as far as it comes within the time."""
+        """One request, and its response as far as it comes within the time.
+
+        It goes out when `hold` returns, which is awaited once there is a connection for it.
+        """
         scheme = "https" if target.is_secure else "http"
         talk: Conversation = Http1(head, body, trailers)
         if is_http2:
@@ -122,7 +130,8 @@ class Sender:
         outcome = Outcome(self._clock(), response=talk.response)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._converse(target, talk, outcome, "h2" if is_http2 else "http/1.1")
+                alpn = "h2" if is_http2 else "http/1.1"
+                await self._converse(target, talk, outcome, alpn, hold)
         except TimeoutError:
             outcome.error = f"no end within {timeout_s * 1000:.0f} ms, {outcome.reached}"
         except (OSError, ValueError) as problem:
@@ -133,7 +142,12 @@ class Sender:
         return outcome
 
     async def _converse(
-        self, target: Target, talk: Conversation, outcome: Outcome, alpn: str
+        self,
+        target: Target,
+        talk: Conversation,
+        outcome: Outcome,
+        alpn: str,
+        hold: Hold | None,
     ) -> None:
         outcome.reached = f"while connecting to {target}"
         reader, writer = await self._connect(target, outcome, alpn)
@@ -143,6 +157,9 @@ class Sender:
                     f"{target} does not speak HTTP/2 (it chose {outcome.alpn or 'none'})"
                 )
                 return
+            if hold is not None:
+                outcome.reached = "while the other sends were waited for"
+                await hold()
             outcome.reached = "before a response came"
             while not talk.is_done:
                 # Not drained: a server may answer without reading all of the request first.

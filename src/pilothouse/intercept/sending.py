@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
     from pilothouse.intercept.edits import Direction, Edit, Edited
     from pilothouse.intercept.ports import Detail, Side
+    from pilothouse.intercept.sender import Hold
 
 _SECURE = frozenset({"https", "wss", "tls"})
 _OVER_HTTP2 = ("HTTP/2", "HTTP/3")
@@ -148,14 +149,15 @@ class Courier:
             exchange.url = _path(target_text(words[1])) if len(words) > 1 else ""
         return delivery
 
-    async def deliver(self, delivery: Delivery) -> None:
-        """Send it and enter the outcome in the exchange.
+    async def deliver(self, delivery: Delivery, hold: Hold) -> None:
+        """Send it, as soon as `hold` lets it go, and enter the outcome in the exchange.
 
         Raises:
             InvalidInput: the connection that should take a message is closed.
         """
         template, exchange = delivery.template, delivery.exchange
         if template.is_message:
+            await hold()
             await self._put(delivery)
             return
         assert exchange.request is not None
@@ -169,6 +171,7 @@ class Courier:
             exchange.request.trailers,
             is_http2=is_http2,
             timeout_s=delivery.timeout_s,
+            hold=hold,
         )
         await self._enter(delivery, outcome)
 
