@@ -38,6 +38,10 @@ class HotReload:
         """The compiler's message, while the newest edit does not compile."""
         self.needs_reload = False
         """An error of this document was mended in Next.js, whose page then keeps its old code."""
+        self.connected_at: float = 0
+        """When the page's socket was last opened: an error from before is sent on it at once."""
+        self.refused_at: float = 0
+        """When the server last answered with an error of its own, as it does for broken modules."""
         self._updates = 0
         self._building = False
         self._had_error = False
@@ -75,10 +79,14 @@ class HotReload:
             payload = str(event.get("payloadPreview", ""))
             if named := _FRAME.match(payload):
                 self._frame(named["name"], payload, event)
+        elif event["kind"] == "response" and int(event.get("status") or 0) >= 500:
+            self.refused_at = event["ts"]
         elif event["kind"] in ("console", "log"):
             self._line(str(event.get("text", "")), event)
 
     def _frame(self, name: str, payload: str, event: Mapping[str, Any]) -> None:
+        if name in ("connected", "turbopack-connected", "sync"):
+            self.connected_at = event["ts"]
         match name:
             case "update":
                 self.error, self.update = "", None

@@ -240,6 +240,12 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
                     # By its own clock: the old document may still be there, loaded as it is.
                     await tab.page.wait_for_function(ANEW, arg=reloaded - 100, timeout=0)
         await tab.page.wait_for_load_state("load")
+        if reloaded:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELOAD_S):
+                    await read_on(lambda t=reloaded: bool(hot.error) or hot.connected_at >= t)
+                    # A module was refused, so that its error is on the way.
+                    await read_on(lambda t=reloaded: bool(hot.error) or hot.refused_at < t)
         await tab.page.evaluate(DRAWN)
         catch_up()
         if hot.is_over and (hot.error or hot.update is met):
