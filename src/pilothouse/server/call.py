@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _NO_SECRETS = frozenset({"sessionId", "targetId", "tabId"})
+ERRORS = frozenset({"server_start_failed", "browser_launch_failed", "browser_crashed"})
+"""Codes of failures that are logged as errors: something that should run does not."""
 MOST_MASKED = 10_000
 MOST_SHOWN = 80
 """Characters of an argument that a failure tells, and of those that are looked at for secrets."""
@@ -65,6 +67,13 @@ class Caller:
         else:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
+            named = raw.get("sessionId") or given.structured.get("sessionId") or session.id
+            self._log.info(
+                "tool_invoked",
+                sessionId=self._redactor.text(str(named)[:80]),
+                tool=tool.name,
+                durationMs=round(took, 3),
+            )
             # Told at its end, like every event: a ring is read in the order in which it grew.
             session.timeline.emit(
                 ToolInvoked(at=session.clock(), tool=tool.name, duration_ms=round(took, 3))
@@ -95,13 +104,11 @@ class Caller:
                 message=shown,
             )
         )
-        self._log.warn("tool_failed", sessionId=session.id, tool=tool.name, code=fault.code)
-        call: dict[str, Any] = {
-            "tool": tool.name,
-            "sessionId": str(raw.get("sessionId") or fault.details.get("sessionId") or session.id)[
-                :80
-            ],
-        }
+        named = str(raw.get("sessionId") or fault.details.get("sessionId") or session.id)[:80]
+        level = "error" if fault.code in ERRORS else "warn"
+        details = {"sessionId": self._redactor.text(named), "tool": tool.name, "code": fault.code}
+        self._log.write(level, "tool_failed", details)
+        call: dict[str, Any] = {"tool": tool.name, "sessionId": named}
         if not isinstance(fault, Internal):  # of which nothing is told but its number
             call["args"] = _small(raw, self._redactor)
         context = {"timestamp": iso(session.clock()), "context": call}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from pilothouse.core.clock import Clock, anchored
-from pilothouse.core.events import SessionStarted
+from pilothouse.core.events import SessionStarted, SessionTerminated
 from pilothouse.core.faults import RateLimited
 from pilothouse.core.listing import Selection
 from pilothouse.core.precedence import Precedence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from pilothouse.core.events import Event
     from pilothouse.core.hub import Hub
     from pilothouse.core.listing import Listing
     from pilothouse.core.redact import Redactor
@@ -225,6 +226,7 @@ async def open_house(
         def make_session(key: str) -> Session:
             session = new_session(key, common)
             session.timeline.listen(lambda _: pusher.changed(key, TIMELINE_URI))
+            session.timeline.listen(lambda event: _log_session(event, key, log))
             session.timeline.emit(SessionStarted(at=clock(), session_id=key))
             log.info("session_started", sessionId=key)
             return session
@@ -282,3 +284,12 @@ async def _tasks() -> AsyncIterator[TaskGroup]:
             yield tasks
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _log_session(event: Event, key: str, log: Log) -> None:
+    """Log the start or end of a session that an agent opened within its own."""
+    if isinstance(event, SessionStarted) and event.session_id != key:
+        log.info("session_started", sessionId=event.session_id, url=event.url)
+    elif isinstance(event, SessionTerminated) and event.session_id != key:
+        write = log.error if event.reason == "error" else log.info
+        write("session_terminated", sessionId=event.session_id, reason=event.reason)

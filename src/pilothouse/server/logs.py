@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warn": 30, "error": 40}
+SEVERITIES = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+"""The names by which Cloud Logging knows the levels."""
 
 
 class Log:
@@ -60,6 +62,7 @@ class Log:
         line: dict[str, Any] = {
             "timestamp": iso(time.time() * 1000),
             "level": level,
+            "severity": SEVERITIES[level],
             "component": self.component,
             "event": event,
             # Workers of many agents write to one log; `pilothouse status` names theirs.

@@ -194,3 +194,34 @@ def _fault(driver: Driver) -> dict[str, Any] | None:
     result = driver.ask("tabs")
     error: dict[str, Any] | None = result["structuredContent"].get("error")
     return error
+
+
+# Logs
+
+
+def test_the_log_tells_of_sessions_and_calls_with_their_levels(driver: Driver) -> None:
+    session = driver.call("startSession", command=[sys.executable, str(SHOP / "server.py")])
+    in_it = {"sessionId": session["sessionId"]}
+    driver.call("navigate", url="/", **in_it)
+    driver.fault("waitFor", text="never", timeout=1, **in_it)
+    driver.call("endSession", **in_it)
+    error = failed(driver, command=[sys.executable, "-c", "raise SystemExit(2)"])
+
+    def logged() -> set[tuple[str, str, str]]:
+        lines = [json.loads(line) for line in driver.log().splitlines()]
+        assert all(line["severity"] in ("INFO", "WARNING", "ERROR") for line in lines)
+        return {
+            (line["level"], line["event"], line.get("details", {}).get("tool", ""))
+            for line in lines
+            if line.get("sessionId") in (session["sessionId"], error["sessionId"])
+        }
+
+    expected = {
+        ("info", "session_started", ""),
+        ("info", "tool_invoked", "startSession"),
+        ("info", "tool_invoked", "navigate"),
+        ("warn", "tool_failed", "waitFor"),
+        ("info", "session_terminated", ""),
+        ("error", "tool_failed", "startSession"),
+    }
+    wait_until(lambda: expected <= logged())

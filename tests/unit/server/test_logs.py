@@ -49,6 +49,7 @@ def test_a_line_is_one_object_with_the_session_at_the_top(stream: io.StringIO) -
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "level": "info",
+        "severity": "INFO",
         "component": "calls",
         "event": "tool_failed",
         "pid": os.getpid(),
