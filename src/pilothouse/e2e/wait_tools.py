@@ -220,6 +220,13 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
             hot.feed(event)
             seq = event["seq"] + 1
 
+    async def hear_new_page(since: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELOAD_S):
+                await read_on(lambda: bool(hot.error) or hot.connected_at >= since)
+                # Where a module was refused, its error is on the way.
+                await read_on(lambda: bool(hot.error) or hot.refused_at < since)
+
     def catch_up() -> None:
         nonlocal seq
         for event in tab.events(seq):
@@ -241,11 +248,7 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
                     await tab.page.wait_for_function(ANEW, arg=reloaded - 100, timeout=0)
         await tab.page.wait_for_load_state("load")
         if reloaded:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RELOAD_S):
-                    await read_on(lambda t=reloaded: bool(hot.error) or hot.connected_at >= t)
-                    # A module was refused, so that its error is on the way.
-                    await read_on(lambda t=reloaded: bool(hot.error) or hot.refused_at < t)
+            await hear_new_page(reloaded)
         await tab.page.evaluate(DRAWN)
         catch_up()
         if hot.is_over and (hot.error or hot.update is met):
