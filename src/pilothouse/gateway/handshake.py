@@ -10,6 +10,7 @@ is lost with a worker.
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 from pilothouse.core.http1 import BadMessage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.gateway.registry import Registry
     from pilothouse.gateway.standing import Standing
 
+UPDATED = "notifications/resources/updated"
 GREETING_S = 10.0
 """How long a worker that has just started may take for one step of the handshake."""
 
@@ -91,6 +93,7 @@ class Greetings:
 
     async def _shake(self, record: SessionRecord, greeting: Greeting) -> str:
         upstream = greeting.worker.address
+        had_another = bool(record.worker_sid)
         try:
             greeting.session = session = await self._introduce(record, upstream)
             await self._standing.join(record, upstream, session)
@@ -98,6 +101,10 @@ class Greetings:
             raise Unreachable(f"the worker does not shake hands: {error}") from None
         record.worker_sid = session
         await self._registry.save(record)
+        if had_another:
+            # What was there before is lost, and what there is now was never told.
+            for uri in list(record.subscriptions):
+                self._standing.say(record, _updated(uri))
         return session
 
     async def _introduce(self, record: SessionRecord, upstream: Upstream) -> str:
@@ -117,6 +124,11 @@ class Greetings:
         for uri in list(record.subscriptions):
             await post(upstream, "resources/subscribe", {"uri": uri}, headers, GREETING_S)
         return told.session
+
+
+def _updated(uri: str) -> bytes:
+    said = {"jsonrpc": "2.0", "method": UPDATED, "params": {"uri": uri}}
+    return json.dumps(said).encode()
 
 
 def _noticed(shaking: asyncio.Task[str]) -> None:

@@ -89,7 +89,13 @@ class Standing:
         """Send a notification to all whose session has no worker, which would say it itself."""
         for stream in self._streams.values():
             if not stream.is_joined:
-                stream.tell(message)
+                stream.say(message)
+
+    def say(self, record: SessionRecord, message: bytes) -> None:
+        """Tell a client that listens something of the hub's own."""
+        stream = self._streams.get(record.id)
+        if stream is not None:
+            stream.say(message)
 
     def end(self, record: SessionRecord) -> None:
         """The session is over."""
@@ -119,14 +125,15 @@ class _Stream:
         ]
         self._client.write(write_head(status_line(200), fields))
         if first:
-            self.tell(first)
+            self.say(first)
 
     @property
     def is_joined(self) -> bool:
         """Whether a worker speaks on it."""
         return self._hearing is not None and not self._hearing.done()
 
-    def tell(self, message: bytes) -> None:
+    def say(self, message: bytes) -> None:
+        """Write one message."""
         self._write(event(message))
 
     async def stand(self, seen: Callable[[], Awaitable[object]]) -> None:

@@ -145,6 +145,22 @@ async def test_a_subscriber_hears_of_changes_and_goes_on_hearing_from_a_new_work
         assert heard.uris == []
 
 
+async def test_a_subscriber_is_told_once_that_a_new_worker_has_something_else_to_read(
+    rig: Rig,
+) -> None:
+    heard = Heard()
+    async with client_of(rig, mode="legacy", message_handler=heard) as client:
+        await client.subscribe_resource(COUNTER)
+        await client.call_tool("add", {"count": 1})
+        await until(lambda: COUNTER in heard.uris)
+        heard.uris.clear()
+        rig.crew.lose(rig.crew.started[0])
+        await client.call_tool("status", {})  # which changes nothing itself
+        await until(lambda: heard.uris)
+        await client.call_tool("status", {})
+        assert heard.uris == [COUNTER]
+
+
 async def test_a_modern_subscriber_listens_through_the_door(rig: Rig) -> None:
     async with client_of(rig, mode="auto") as client:
         async with client.listen(resource_subscriptions=[COUNTER]) as changes:
