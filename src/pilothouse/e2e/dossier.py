@@ -9,7 +9,7 @@ from pilothouse.e2e.causes import difference, rank
 from pilothouse.e2e.digest import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pilothouse.e2e.causes import Evidence
 
@@ -127,23 +127,26 @@ def _request(exchange: Any, body: str, base: str, width: int) -> dict[str, Any]:
     return made
 
 
-def next_calls(evidence: Evidence, target_id: str) -> list[str]:
-    """Calls worth making, the most telling first."""
-    calls = []
+def next_calls(
+    evidence: Evidence, target_id: str, serves: Callable[[str], bool] = lambda tool: True
+) -> list[str]:
+    """Return calls worth making, the most telling first, of tools that are served alone."""
+    calls: list[tuple[str, str]] = []
     kind = evidence.trouble.kind
     if kind in ("not_found", "ambiguous", "timeout") and not evidence.awaited:
-        calls.append("snapshot, for what is on the page, with refs")
+        calls.append(("snapshot", "snapshot, for what is on the page, with refs"))
     if evidence.server_exit:
-        calls.append("fix the code, then restartServer")
+        calls.append(("restartServer", "fix the code, then restartServer"))
     elif evidence.overlay:
-        calls.append("fix the code, then waitFor(hmr: true)")
+        calls.append(("waitFor", "fix the code, then waitFor(hmr: true)"))
     failed = next((e for e, _ in evidence.requests if e.status >= 400), None)
     if failed and target_id:
-        calls.append(
-            f"cdp_get_response_body(targetId: {target_id}, requestId: {failed.request_id})"
-        )
+        tool = "cdp_get_response_body"
+        asked = f"{tool}(targetId: {target_id}, requestId: {failed.request_id})"
+        calls.append((tool, asked))
     if evidence.server_lines or evidence.awaited:
-        calls.append("readServerLogs(logType: stderr)")
+        calls.append(("readServerLogs", "readServerLogs(logType: stderr)"))
     if target_id:
-        calls.append(f"cdp_read_events(targetId: {target_id}, level: error)")
-    return calls[:4]
+        tool = "cdp_read_events"
+        calls.append((tool, f"{tool}(targetId: {target_id}, level: error)"))
+    return [call for tool, call in calls if serves(tool)][:4]

@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 
 
 class Explainer:
-    """Makes faults; `page` renders a dossier for people."""
+    """Makes faults; `page` renders a dossier for people, `serves` knows the tools of the agent."""
 
-    def __init__(self, page: Page, mask: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, page: Page, mask: Callable[[Any], Any], serves: Callable[[str], bool]
+    ) -> None:
         self._page = page
         self._mask = mask
+        self._serves = serves
 
     async def __call__(
         self, session: E2eSession, tab: Tab, step: Step, error: BaseException
@@ -76,7 +79,7 @@ class Explainer:
         fault = self._fault(session, tab, step, trouble, evidence)
         now = iso(session.clock())
         frame = {
-            "next": next_calls(evidence, tab.target_id),
+            "next": next_calls(evidence, tab.target_id, self._serves),
             "dossier": self._keep(session, step, fault, evidence, now),
         }
         # The file has all of it; an answer must be affordable.

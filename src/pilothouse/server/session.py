@@ -73,6 +73,10 @@ class Session:
         self._ports: dict[type, object] = {Session: self}
         self._wanted, self._asked = anyio.create_memory_object_stream[_Wish](64)
 
+    def serves(self, tool: str) -> bool:
+        """Return whether a tool is served to this agent: no answer may send it to another."""
+        return tool not in self.unserved()
+
     @property
     def name(self) -> str:
         """What others see of whose it is: the same for every worker that serves this agent."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.agent import Agent
 from tests.support.chromium import Chromium
-from tests.support.driving import GUARD_S, PNG, Driver, size, whole_text
+from tests.support.driving import GUARD_S, PNG, SHOP, Driver, size, whole_text
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def lone() -> Iterator[Driver]:
         yield running
 
 
-def until_title(shop: Driver, title: str) -> None:
+def until_title(shop: Agent, title: str) -> None:
     """Wait for a sign of the page, without a step that would tell of it."""
     wait_until(lambda: shop.call("tabs")["tabs"][0]["title"] == title)
 
@@ -94,6 +96,21 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
         assert moment in timeline
     assert any("cdp_get_response_body" in call for call in error["next"])
     assert any("snapshot" in call for call in error["next"])
+
+
+def test_the_next_calls_are_of_tools_that_this_agent_has() -> None:
+    with Agent("--tools", "e2e", "--profile", "full") as alone:
+        alone.call("startSession", command=[sys.executable, str(SHOP / "server.py")])
+        alone.call("navigate", url="/faults.html")
+        alone.call("click", selector="#broken")
+        until_title(alone, "answered 500")
+        error = alone.fault("click", selector="#nothing", timeout=300)
+        assert error["requests"]
+        assert [call.split("(")[0].split(",")[0] for call in error["next"]] == [
+            "snapshot",
+            "readServerLogs",
+        ]
+        alone.call("endSession")
 
 
 def test_a_page_that_a_script_keeps_busy_is_not_said_to_lack_the_element(lone: Driver) -> None:

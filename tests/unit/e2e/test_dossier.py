@@ -144,6 +144,12 @@ def test_the_next_calls_fit_the_evidence(evidence: Evidence, calls: list[str]) -
     assert all(call.startswith(start) for call, start in zip(found, calls, strict=True))
 
 
+def test_no_call_is_named_that_this_agent_cannot_make() -> None:
+    evidence = Evidence(NOT_FOUND, requests=[(failed(), "")], server_lines=["x"])
+    calls = next_calls(evidence, "T", lambda tool: not tool.startswith("cdp_"))
+    assert [call.split("(")[0].split(",")[0] for call in calls] == ["snapshot", "readServerLogs"]
+
+
 def test_the_body_of_the_newest_failed_request_is_a_call_away() -> None:
     fine = Exchange("7.9", "GET", BASE, "Fetch", 9, 1.0, status=200, ended_at=9_000)
     evidence = Evidence(NOT_FOUND, requests=[(fine, ""), (failed(), "")])
