@@ -366,7 +366,7 @@ class E2eSession:
         self.check_alive()
         tab = self.tab(tab_id)
         async with tab.turn:
-            if needs_rest(tool, tab.last_tool):
+            if needs_rest(tool, tab.step.tool if tab.step else ""):
                 await tab.rest()
             if tab.dialog is not None:
                 raise dialog_open(tab)
@@ -460,7 +460,6 @@ class E2eSession:
     def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
         self._next_step += 1
         step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
-        tab.last_tool = tool
         tab.step, tab.step_began_at = step, step.began_at
         self.steps.append(step)
         del self.steps[:-STEPS_KEPT]

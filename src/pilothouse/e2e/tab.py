@@ -92,8 +92,6 @@ class Tab:
     """The step that a dialog interrupted: it goes on when the dialog is answered."""
     unfinished: bool = False
     """Handlers of the last step set timers that had not run when it answered."""
-    last_tool: str = ""
-    """Tool of the newest step."""
     _page_ahead: float = 0.0
     """How far the page's clock is ahead of ours, in ms, as far as answers tell."""
     untold: Changes | None = None
