@@ -79,7 +79,7 @@ async def test_a_prompt_says_what_the_user_said_and_which_tools_to_call(connect:
     assert f"\n\n{flow}\n\nThe app: shop\n" in message.content.text
     assert "1. `startSession`" in message.content.text
     assert "OpenAPI 3.1" in mapped.messages[0].content.text
-    assert "diff_packets" not in mapped.messages[0].content.text  # of the full profile, too
+    assert "diff_packets" in mapped.messages[0].content.text
     assert forms.completion.values == ["openapi"]
     assert free.completion.values == []
 

@@ -85,7 +85,11 @@ class Shown(Result):
     def tell(self, story: Story) -> None:
         count = len(self.moments)
         if not count and not self.around:
-            story.say("Nothing of this is recorded yet: a browser session or an observed tab is;")
+            # Without the names of tools: which of the two are served is not known here.
+            story.say(
+                "Nothing of this is recorded yet. Starting a browser session or observing a tab"
+            )
+            story.say("begins a recording;")
             story.say("lanes and sessionId choose from what is.")
             return
         where = f"around {_safe(self.around)}" if self.around else "up to the newest"

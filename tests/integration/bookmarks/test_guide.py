@@ -44,7 +44,7 @@ async def test_a_newcomer_gets_from_the_first_search_to_an_undo(tmp_path: Path) 
             assert await house.call(name, **arguments), name
         add, batch = blocks(4)
         assert (await house.call("bookmark_add", **add))["parentId"] == chrome.find("AI")
-        told = await house.call("bookmark_add", **batch)
+        told = await house.call("bookmark_batch", **batch)
         assert ["error" in one for one in told["results"]] == [False, True]
         (plan,) = blocks(5)
         planned = await house.call("bookmark_plan", **plan)

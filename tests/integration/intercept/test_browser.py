@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.intercepting import App, Tap, app
+from tests.support.until import wait_until
 from tests.support.upstreams import authority
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def test_the_browser_trusts_our_authority_and_the_proxy_the_servers(tmp_path: Pa
         with Tap(env={"PILOTHOUSE_UPSTREAM_CA": ca}) as tap:
             tap.call("startSession", url=f"https://127.0.0.1:{port}", intercept=True)
             assert tap.call("navigate", url="/")["title"] == "Over TLS"
-            tap.both("url == /data && status == 200")
+            # The start has opened the page already: there is more than one such exchange.
+            wait_until(lambda: tap.packets("url == /data && status == 200"), "the packets of /data")
             tap.call("endSession")
         with Tap(env={"PILOTHOUSE_UPSTREAM_CA": ca}) as tap:
             tap.call("startSession", url=f"https://127.0.0.1:{port}")

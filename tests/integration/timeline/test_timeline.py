@@ -209,7 +209,7 @@ def _all_of(bridge: Bridge, session: str) -> dict[str, dict[str, Any]]:
 def test_with_nothing_recorded_it_says_what_begins_a_recording() -> None:
     with Bridge() as bridge:
         result = bridge.ask("timeline")
-        assert "startSession" in result["content"][0]["text"]
+        assert "Starting a browser session" in result["content"][0]["text"]
         assert result["structuredContent"]["moments"] == []
         assert not result["structuredContent"]["at"].startswith("1970")
         long = bridge.fault("timeline", around="request:" + "x" * 5_000)
