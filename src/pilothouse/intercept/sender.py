@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pilothouse.intercept.http2 import Http2, request_of
 from pilothouse.intercept.model import Address
@@ -49,6 +50,10 @@ _CERTIFICATE_ALERTS = frozenset(
     )
 )
 """What a server answers to a certificate that it does not take, or to none."""
+_HANDSHAKE, _CERTIFICATE_REQUEST = 22, 13
+"""Numbers of RFC 8446: a record's type, and a message's."""
+_asking: WeakSet[ssl.SSLObject] = WeakSet()
+"""Connections whose servers asked for a certificate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,8 @@ class Outcome:
     error: str = ""
     """Why there is no response, or why it is not whole."""
     reached: str = "while connecting"
+    wants_certificate: bool = False
+    """Whether the server asked for a client certificate."""
 
     @property
     def has_response(self) -> bool:
@@ -136,7 +143,7 @@ class Sender:
             outcome.error = f"no end within {timeout_s * 1000:.0f} ms, {outcome.reached}"
         except (OSError, ValueError) as problem:
             # ValueError: a name that cannot be one, which only the resolver and TLS find out.
-            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem, outcome)}"
         outcome.error = outcome.error or talk.error
         outcome.ended = self._clock()
         return outcome
@@ -186,6 +193,7 @@ class Sender:
         outcome.server = _address(writer.get_extra_info("peername"))
         spoken = writer.get_extra_info("ssl_object")
         outcome.alpn = (spoken.selected_alpn_protocol() or "") if spoken else ""
+        outcome.wants_certificate = spoken in _asking
         return reader, writer
 
     async def tcp(self, target: Target, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
@@ -203,7 +211,7 @@ class Sender:
         except TimeoutError:
             outcome.error = f"no connection within {timeout_s * 1000:.0f} ms, {outcome.reached}"
         except (OSError, ValueError) as problem:
-            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem, outcome)}"
         outcome.ended = self._clock()
         return outcome
 
@@ -223,7 +231,7 @@ class Sender:
             finally:
                 transport.close()
         except OSError as problem:
-            outcome.error = f"{outcome.reached}: {self._reason(problem)}"
+            outcome.error = f"{outcome.reached}: {self._reason(problem, outcome)}"
         outcome.ended = self._clock()
         return outcome
 
@@ -241,8 +249,11 @@ class Sender:
             outcome.response.add(data)
             wait = _QUIET_S
 
-    def _reason(self, problem: Exception) -> str:
-        if isinstance(problem, ssl.SSLError) and problem.reason in _CERTIFICATE_ALERTS:
+    def _reason(self, problem: Exception, outcome: Outcome) -> str:
+        refused = isinstance(problem, ssl.SSLError) and problem.reason in _CERTIFICATE_ALERTS
+        # A server that closes at once takes its alert back: all that comes is the reset.
+        reset = isinstance(problem, ConnectionError) and outcome.wants_certificate
+        if refused or reset:
             return _REFUSED if self._client_cert else _MISSING
         if isinstance(problem, ssl.SSLCertVerificationError):
             return f"the server's certificate is not trusted: {problem.verify_message}"
@@ -290,7 +301,15 @@ def _context(
         context.load_cert_chain(client_cert)
     if alpn:
         context.set_alpn_protocols([alpn])
+    # Python has no public way to learn that a server asked for a certificate.
+    setattr(context, "_msg_callback", _note_request)  # noqa: B010
     return context
+
+
+def _note_request(spoken: ssl.SSLObject, direction: str, *message: Any) -> None:
+    """Keep that the server of a connection asks for a certificate."""
+    if direction == "read" and message[1:3] == (_HANDSHAKE, _CERTIFICATE_REQUEST):
+        _asking.add(spoken)
 
 
 def _address(pair: Any) -> Address:

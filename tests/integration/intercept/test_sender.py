@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -285,3 +287,24 @@ async def test_a_payload_to_a_closed_port_is_an_outcome() -> None:
     async with asyncio.timeout(GUARD_S):
         assert (await SENDER.tcp(to(port), b"x")).error
         assert (await SENDER.udp(to(port), b"x")).error
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_reset_by_a_server_that_asked_for_a_certificate_says_so(
+    tmp_path: Path, asks: bool
+) -> None:
+    context = authority(tmp_path).context()
+    if asks:
+        context.verify_mode = ssl.CERT_OPTIONAL
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        now = struct.pack("ii", 1, 0)  # without lingering: a reset, whatever is on the way
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await SENDER.http(to(port, is_secure=True), GET, b"")
+    assert ("asks for a client certificate" in outcome.error) is asks, outcome.error
+    assert asks or "reset" in outcome.error, outcome.error
