@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -357,12 +356,3 @@ async def _http(
                 ready(url)
             await _signal(log)
             tasks.cancel_scope.cancel()
-
-
-def for_group(settings: Settings, group: str) -> Settings:
-    """The settings of a process that serves one group alone."""
-    return replace(settings, tools=(group,), profile="full", http_port=group_port(settings, group))
-
-
-def group_port(settings: Settings, group: str) -> int:
-    return settings.e2e_http_port if group == "e2e" else settings.http_port

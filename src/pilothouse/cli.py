@@ -242,11 +242,11 @@ def _run(
 
         return ca.main(settings, parsed.action, parsed.file)
 
-    if command == "" and parts is None and joins_hub(settings, standalone=parsed.standalone):
-        from pilothouse import joining
+    if command in GROUPS:
+        settings = _for_group(settings, command)
 
-        check_home(settings)
-        ended = joining.relay_stdio(settings)
+    if command in ("", "bookmarks") and parts is None:
+        ended = _relay(command, settings, standalone=getattr(parsed, "standalone", False))
         if ended is not None:
             return ended
 
@@ -265,8 +265,6 @@ def _run(
             from pilothouse import calls
 
             return calls.main(settings, served, parsed)
-        if command in GROUPS:
-            settings = app.for_group(settings, command)
         if command == "serve" or settings.transport == "http":
             if command in ("", "serve") and parts is None and not parsed.standalone:
                 from pilothouse import hub
@@ -277,6 +275,27 @@ def _run(
         return app.serve_stdio(settings, served, extend)
     except app.StartError as error:
         return _refuse(str(error))
+
+
+def _for_group(settings: Settings, group: str) -> Settings:
+    """Return the settings of a process that serves one group alone."""
+    port = settings.e2e_http_port if group == "e2e" else settings.http_port
+    return replace(settings, tools=(group,), profile="full", http_port=port)
+
+
+def _relay(command: str, settings: Settings, *, standalone: bool) -> int | None:
+    """Serve the client through the hub; return None if it is served in this process.
+
+    There is one socket for the user's Chrome: where a hub has it, bookmarks are reached by the hub.
+    """
+    if not joins_hub(settings, standalone=standalone):
+        return None
+    from pilothouse import joining
+
+    check_home(settings)
+    if command == "bookmarks" and not joining.finds_hub(settings):
+        return None
+    return joining.relay_stdio(settings)
 
 
 def joins_hub(settings: Settings, *, standalone: bool) -> bool:

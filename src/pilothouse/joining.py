@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse import __version__
 from pilothouse.core.settings import SETTINGS, BadSetting, packed
-from pilothouse.gateway.control import Hello
+from pilothouse.gateway.control import BadWord, Hello, ask
 from pilothouse.gateway.relay_front import Front
 from pilothouse.gateway.stdio_relay import HubFailed, Relay
 from pilothouse.hub_files import hub_files
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
     from pilothouse.hub_files import HubFiles
 
+OWN = "builtin"
+"""The kind of workers that are ours."""
 HUB_MODULE = "pilothouse.hub"
 START_S = 60.0
 """How long a hub may take: the first one on a machine compiles what it imports."""
@@ -75,7 +77,7 @@ def relay_stdio(settings: Settings) -> int | None:
     _check(settings)
     hello = Hello(__version__, os.getpid(), packed(settings), _here())
     paired = is_paired(settings)
-    template = own_template(settings, paired=paired) if settings.worker == "builtin" else None
+    template = own_template(settings, paired=paired) if settings.worker == OWN else None
     front = Front(
         template,
         f"pilothouse-{os.urandom(8).hex()}-",
@@ -91,6 +93,16 @@ def relay_stdio(settings: Settings) -> int | None:
         )
         return None
     return relay.run()
+
+
+def finds_hub(settings: Settings) -> bool:
+    """Return whether a hub of this home runs whose workers serve our own tools."""
+    try:
+        told = ask(str(hub_files(settings.home, os.environ).socket), {"status": True})
+    except (OSError, BadWord):
+        return False
+    kinds = (settings.worker, told["status"]["settings"].get("worker", OWN)) if told else ()
+    return set(kinds) == {OWN}
 
 
 def _here() -> str:
