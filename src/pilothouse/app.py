@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.browser import find_browser
 from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
@@ -227,16 +229,16 @@ async def _serve_metrics(
 ) -> None:
     """/metrics and /health beside a stdio client, on loopback."""
     from starlette.applications import Starlette
-    from starlette.responses import JSONResponse, Response
+    from starlette.responses import Response
     from starlette.routing import Route
 
     from pilothouse.server.edge import Guard
-    from pilothouse.server.pages import health, listen
+    from pilothouse.server.pages import health, health_answer, listen
     from pilothouse.server.serving import serving
 
     routes = [
         Route("/metrics", lambda _: Response(house.metrics.exposition(), media_type="text/plain")),
-        Route("/health", lambda _: JSONResponse(health(house))),
+        Route("/health", lambda _: health_answer(health(house), _trouble(house.settings), 500)),
     ]
     listener = listen("127.0.0.1", house.settings.metrics_port)
     house.listeners.add(listener.getsockname()[1])
@@ -244,6 +246,13 @@ async def _serve_metrics(
     task_status.started()
     async with serving(Guard(Starlette(routes=routes), Doorkeeper()), listener):
         await anyio.sleep_forever()
+
+
+def _trouble(settings: Settings) -> str:
+    """Return why a process that serves the e2e group alone cannot serve it; empty if it can."""
+    if settings.tools != ("e2e",) or find_browser(os.environ, settings.browser):
+        return ""
+    return "no Chrome, Chromium or Edge was found; `pilothouse doctor` says what to do"
 
 
 def serve_http(
@@ -345,7 +354,9 @@ async def _http(
         base_url = settings.public_url.rstrip("/") or url
         showing = HouseShowing(house, lambda: frame(house, base_url))
         shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
-        app = http_app(house, server, doorkeeper, oauth, shown, base_url)
+        app = http_app(
+            house, server, doorkeeper, oauth, shown, base_url, lambda: _trouble(settings)
+        )
         async with (
             serving(app, listener, settings.tls_cert, settings.tls_key),
             anyio.create_task_group() as tasks,

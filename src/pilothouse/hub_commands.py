@@ -72,7 +72,7 @@ def shown(status: dict[str, Any]) -> str:
 
 def _row(seat: dict[str, Any]) -> tuple[str, ...]:
     pid = seat["pid"]
-    memory = _mb(seat["memory"]) if pid else ""
+    memory = _mb(seat["memory"]) if seat["memory"] else ""
     seen = f"{seat['seen_s']:.0f} s ago"
     return seat["name"], seat["client"], seen, str(pid or "none"), seat["state"], memory
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.gateway.ports import Denied, TooMany
 from pilothouse.observe.numbers import NAMES as COUNTED_BY_WORKERS
 from pilothouse.server.house import too_many
-from pilothouse.server.pages import health, page_routes
+from pilothouse.server.pages import health, health_answer, page_routes
 from pilothouse.server.parts import summaries
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from pilothouse.core.http1 import RequestHead
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pilothouse.shared import Services
 
 MCP_PATHS = ("/mcp", "/message")
+UNTOLD = "no worker can be started; the hub's log says why"
 SHOWN = 50
 """Sessions on the status page."""
 _COUNTED = {
@@ -78,8 +81,16 @@ def house_app(
         )
 
     showing = HubShowing(hub, services, lambda: frame(house, base_url), time.monotonic)
-    shown = pages(house, showing, page, CSS)
-    routes = page_routes(house, shown, guarded, lambda: hub_health(house, hub))
+    served = pages(house, showing, page, CSS)
+
+    async def check_health(_: Request) -> Response:
+        await hub.pool.weigh_new()
+        trouble = hub.trouble()
+        # What a worker said last is for who may call it; this is asked without a token.
+        shown = trouble if gate is None else trouble and UNTOLD
+        return health_answer(hub_health(house, hub), shown, 503)
+
+    routes = page_routes(house, served, guarded, check_health)
     return Starlette(routes=routes + (gate.metadata_routes(MCP_PATHS) if gate else []))
 
 

@@ -73,6 +73,9 @@ class PaperKind:
     async def template(self) -> Template:
         raise NotImplementedError
 
+    def trouble(self) -> str:
+        return ""
+
     async def close(self) -> None:
         self.closed = True
 

@@ -117,7 +117,11 @@ _COLUMNS = ("Session", "Client", "Last request", "Worker", "State", "Memory", "U
 
 def _session(row: SessionRow) -> str:
     seen = f"{_span(int(row.seen_s))} ago"
-    worker = (str(row.pid), row.state, _size(row.memory), _span(int(row.up_s))) if row.pid else ()
+    worker = (
+        (str(row.pid), row.state, _size(row.memory) if row.memory else "", _span(int(row.up_s)))
+        if row.pid
+        else ()
+    )
     cells = (row.client, seen, *(worker or ("none", "", "", "")))
     shown = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
     return f"<tr><th scope=row><code>{escape(row.name)}</code></th>{shown}</tr>"

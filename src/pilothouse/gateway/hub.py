@@ -44,7 +44,7 @@ class Seat(NamedTuple):
     state: str = ""
     """Of that worker."""
     memory: int = 0
-    """Bytes that it uses with all below it."""
+    """Bytes that it uses with all below it; 0 before they were measured."""
     up_s: float = 0.0
     id: str = ""
     """By which programs tell it from others; it is no key to it either."""
@@ -110,6 +110,10 @@ class Hub:
             why = f"the worker did not start: {failed}"
             raise WorkerStartFailed(why, retry_after=failed.retry_after or RETRY_S) from None
 
+    def trouble(self) -> str:
+        """Return why no worker can be started, as far as is known; empty: they can."""
+        return self._kind.trouble()
+
     def tools_changed(self) -> None:
         """Tell clients that the template has another list of tools now."""
         self._endpoint.tools_changed()
@@ -148,7 +152,7 @@ class Hub:
         return seat._replace(
             pid=entry.worker.pid,
             state=_state(key, entry, is_current=self.pool.running(key) is entry.worker),
-            memory=entry.memory,
+            memory=entry.memory if entry.is_weighed else 0,
             up_s=self.pool.age(entry),
         )
 

@@ -57,6 +57,8 @@ class Entry:
     idle_since: float = 0.0
     started: float = 0.0
     memory: int = NEW_WORKER_BYTES
+    is_weighed: bool = False
+    """Its memory was measured, and is not what any new worker is taken for."""
     has_place: bool = False
     is_fresh: bool = False
     """Nobody was told yet that the state of the one before was lost."""
@@ -178,8 +180,8 @@ class Pool:
 
     @property
     def memory(self) -> int:
-        """Bytes of all workers."""
-        return self._room.memory
+        """Bytes of all workers that were measured."""
+        return sum(entry.memory for entry in self.entries() if entry.is_weighed)
 
     @property
     def queued(self) -> int:
@@ -353,8 +355,14 @@ class Pool:
         weighed = {entry.worker.pid: entry for entry in self.entries() if entry.worker}
         for pid, size in (await self._measure(weighed)).items():
             weighed[pid].memory = size
+            weighed[pid].is_weighed = True
         self._room.give()
         self._evict()
+
+    async def weigh_new(self) -> None:
+        """Measure now if there are workers that were not measured yet."""
+        if any(entry.worker and not entry.is_weighed for entry in self.entries()):
+            await self.weigh()
 
     def _evict(self) -> None:
         """Have idle workers make room, if there is too little."""

@@ -13,13 +13,15 @@ from starlette.routing import Route
 from pilothouse.core import jsonrpc
 from pilothouse.server.auth import Gate
 from pilothouse.server.edge import Guard, SoundMessages
-from pilothouse.server.pages import Endpoint, health, page_routes
+from pilothouse.server.pages import Endpoint, health, health_answer, page_routes
 from pilothouse.server.resume import RETRY_MS, ResumableSessions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server import Server
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pilothouse.core.origins import Doorkeeper
@@ -41,8 +43,10 @@ def http_app(
     oauth: OAuthConfig | None,
     pages: Pages,
     base_url: str,
+    trouble: Callable[[], str] = lambda: "",
 ) -> ASGIApp:
-    """The ASGI application; `base_url` is how clients reach it."""
+    """Make the ASGI application; `base_url` is how clients reach it, `trouble` says why it cannot
+    serve them."""
     managers = _Managers(server)
     endpoint: ASGIApp = SoundMessages(managers, house)
 
@@ -51,9 +55,12 @@ def http_app(
     def guarded(app: ASGIApp, path: str = MCP_PATHS[0]) -> ASGIApp:
         return app if guard is None else guard.protect(app, path)
 
+    async def check_health(_: Request) -> Response:
+        return health_answer(health(house), trouble(), 500)  # as the e2e spec has it
+
     routes = [
         *(Route(path, endpoint=Endpoint(guarded(endpoint, path))) for path in MCP_PATHS),
-        *page_routes(house, pages, guarded, lambda: health(house)),
+        *page_routes(house, pages, guarded, check_health),
         *(guard.metadata_routes(MCP_PATHS) if guard is not None else ()),
     ]
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from pilothouse import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     type Guarded = Callable[[ASGIApp], ASGIApp]
     """Lets only callers through who may see what a session did."""
+    type CheckHealth = Callable[[Request], Awaitable[Response]]
 
+_KINDS_OF_MEMORY = {"anonymous": "RssAnon", "file": "RssFile", "shared": "RssShmem"}
 _PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none';"
@@ -54,11 +56,11 @@ class Pages:
 
 
 def page_routes(
-    house: House, pages: Pages, guarded: Guarded, health: Callable[[], dict[str, Any]]
+    house: House, pages: Pages, guarded: Guarded, check_health: CheckHealth
 ) -> list[Route]:
     """The routes of all that is no MCP."""
     return [
-        Route("/health", lambda _: JSONResponse(health())),
+        Route("/health", check_health),
         Route("/metrics", endpoint=Endpoint(guarded(_metrics(house)))),
         Route("/status", endpoint=Endpoint(guarded(_asgi(pages.html)))),
         Route("/style.css", pages.style),
@@ -94,8 +96,27 @@ def health(house: House) -> dict[str, Any]:
         "activeSessions": len(house.debug_ports),
         "agents": len(house.sessions),
         "services": dict(house.services),
-        "memory": {"rss": resident_bytes()},
+        "memory": memory_by_kind(),
     }
+
+
+def health_answer(facts: Mapping[str, Any], trouble: str, refusal: int) -> Response:
+    """Answer 200, or `refusal` with the reason where there is trouble: it cannot serve."""
+    if not trouble:
+        return JSONResponse(dict(facts))
+    return JSONResponse({**facts, "status": "unavailable", "reason": trouble}, refusal)
+
+
+def memory_by_kind() -> dict[str, int]:
+    """Return this process' resident bytes and, on Linux, what they are: its own (`anonymous`), of
+    files that are mapped (`file`) or shared with others by name (`shared`)."""
+    try:
+        with open("/proc/self/status") as status:
+            told = dict(line.split(":", 1) for line in status)
+        kinds = {kind: int(told[name].split()[0]) * 1024 for kind, name in _KINDS_OF_MEMORY.items()}
+    except (OSError, KeyError):  # not Linux
+        return {"rss": resident_bytes()}
+    return {"rss": sum(kinds.values()), **kinds}
 
 
 def resident_bytes() -> int:

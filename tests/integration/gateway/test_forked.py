@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import stat
+import sys
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -118,6 +119,18 @@ async def test_a_start_that_is_given_up_leaves_nothing(sockets: Path, mark: str)
         await until(lambda: len(living(mark)) == 2)
         starting.cancel()
         await until(lambda: len(living(mark)) == 1)
+
+
+async def test_trouble_with_the_parent_is_told_until_one_starts(sockets: Path, mark: str) -> None:
+    async with forking(sockets, mark) as kind:
+        assert kind.trouble() == ""
+        argv, kind._argv = kind._argv, [sys.executable, "-c", "raise SystemExit(3)"]
+        with pytest.raises(StartFailed):
+            await kind.prepare()
+        assert "exit code 3" in kind.trouble()
+        kind._argv = argv
+        await until(lambda: kind.trouble() == "")  # asking has it tried again
+        assert kind.parent_pid is not None
 
 
 async def test_a_parent_that_cannot_start_is_told(sockets: Path, mark: str) -> None:

@@ -52,7 +52,7 @@ def hub(issuer: Issuer) -> Iterator[Server]:
 
 def test_all_pages_of_the_hub_are_among_these_routes() -> None:
     nothing = cast("Any", None)
-    found = page_routes(nothing, pages(nothing, nothing, str, ""), lambda app: app, dict)
+    found = page_routes(nothing, pages(nothing, nothing, str, ""), lambda app: app, nothing)
     for route in found:
         scopes = [{"type": "http", "method": "GET", "path": path} for path in PATHS]
         assert any(route.matches(scope)[0] is Match.FULL for scope in scopes), route.path

@@ -71,6 +71,11 @@ class Kind(Protocol):
         """What all its workers answer alike. Raises StartFailed."""
         ...
 
+    def trouble(self) -> str:
+        """Return why no worker can be started, as was last seen; empty: nothing is known against
+        it. What failed is tried again, not too often, so that a fault that went away is noticed."""
+        ...
+
     async def close(self) -> None:
         """End what `prepare` made, and every worker."""
         ...

@@ -6,11 +6,13 @@ import asyncio
 import json
 import shutil
 import signal
+import time
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.gateway.asking import NoAnswer, get
+from pilothouse.gateway.breaker import Breaker
 from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.workers import LONGEST_PATH, SHOWN_LINES, StartFailed, can_be_temp
 
@@ -39,6 +41,7 @@ TEMP = ".tmp"
 _CLEAR_S = (0.0, 0.2, 1.0, 5.0)
 """When it is tried to remove that folder: a browser that is being killed may still write there."""
 _LINE_LIMIT = 1 << 20
+_PARENT = "parent"
 
 
 class ForkedWorker:
@@ -199,6 +202,10 @@ class Builtin:
         self._preparing = asyncio.Lock()
         self._numbers = count(1)
         self._closed = False
+        self._trouble = ""
+        """Why the last parent did not start."""
+        self._trying: asyncio.Task[None] | None = None
+        self._breaker = Breaker(time.monotonic)
 
     @property
     def parent_pid(self) -> int | None:
@@ -210,7 +217,28 @@ class Builtin:
             if self._closed:
                 raise StartFailed("the hub is about to end")
             if self.parent_pid is None:
-                self._parent = await self._start_parent()
+                self._parent = await self._try_parent()
+
+    def trouble(self) -> str:
+        is_trying = self._trying is not None and not self._trying.done()
+        if self._trouble and not is_trying and not self._breaker.wait(_PARENT):
+            self._trying = asyncio.create_task(self._try_again())
+        return self._trouble
+
+    async def _try_again(self) -> None:
+        with suppress(StartFailed):
+            await self.prepare()
+
+    async def _try_parent(self) -> Parent:
+        try:
+            parent = await self._start_parent()
+        except StartFailed as failed:
+            self._trouble = str(failed)
+            self._breaker.failed(_PARENT)
+            raise
+        self._trouble = ""
+        self._breaker.went_well(_PARENT)
+        return parent
 
     async def _start_parent(self) -> Parent:
         path = self._folder / f"p{next(self._numbers)}"

@@ -72,6 +72,8 @@ class CommandKind(ABC):
         """Settled when the server runs that is asked for the template."""
         self._is_late = False
         """It was reported that the answers are late."""
+        self._trouble = ""
+        """Why the template could not be had; empty when it could, or nobody has asked."""
         self._breaker = Breaker(time.monotonic)
         self._workers: set[SpawnedWorker] = set()
 
@@ -91,12 +93,7 @@ class CommandKind(ABC):
 
     async def template(self) -> Template:
         """Captured once, from a worker of its own; asked again when that failed, not too often."""
-        task = self._capturing
-        failed = task is not None and task.done() and (task.cancelled() or task.exception())
-        if task is None or (failed and not self._breaker.wait(_NOBODY)):
-            self._asked = asyncio.get_running_loop().create_future()
-            self._is_late = False
-            task = self._capturing = asyncio.create_task(self._try_to_capture(self._asked))
+        task = self._begin_to_capture()
         assert self._asked is not None
         begun: list[asyncio.Future[Any]] = [task, self._asked]
         await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +104,24 @@ class CommandKind(ABC):
             raise StartFailed(f"{why}; it may be about to: call again", retry_after=TEMPLATE_S)
         return task.result()
 
+    def trouble(self) -> str:
+        if self._trouble:
+            self._begin_to_capture()
+        return self._trouble
+
+    def _begin_to_capture(self) -> asyncio.Task[Template]:
+        """Return what runs or went well, else begin anew, unless it failed too often lately."""
+        task = self._capturing
+        failed = task is not None and task.done() and (task.cancelled() or task.exception())
+        if task is None or (failed and not self._breaker.wait(_NOBODY)):
+            self._asked = asyncio.get_running_loop().create_future()
+            self._is_late = False
+            task = self._capturing = asyncio.create_task(self._try_to_capture(self._asked))
+            task.add_done_callback(_retrieve)
+        return task
+
     def _report_late(self, why: str) -> None:
+        self._trouble = why
         if not self._is_late:
             self._is_late = True
             self.report("worker_start_failed", agent=_NOBODY.shown, why=why)
@@ -120,6 +134,7 @@ class CommandKind(ABC):
             self._breaker.failed(_NOBODY)
             raise StartFailed(str(failed), retry_after=self._breaker.wait(_NOBODY)) from None
         self._breaker.went_well(_NOBODY)
+        self._trouble = ""
         return template
 
     async def _capture(self, asked: asyncio.Future[None]) -> Template:
@@ -192,6 +207,12 @@ class StdioCommand(CommandKind):
     async def _start(self, launch: Launch, within: float) -> Running:
         path = self._sockets / f"s{next(self._numbers)}"
         return await BridgedWorker.open_at(path, self._spawn, launch, self._keep)
+
+
+def _retrieve(task: asyncio.Task[Template]) -> None:
+    """Have asyncio know that a failure was seen, also when nobody waited for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _reach(told: asyncio.Future[Place]) -> Upstream:

@@ -56,7 +56,11 @@ class PlaywrightMcp(HttpCommand):
 
     async def prepare(self) -> None:
         if self._script is None:
-            self._script = await self._find()
+            try:
+                self._script = await self._find()
+            except StartFailed as failed:
+                self._trouble = str(failed)
+                raise
 
     def _launch_for(self, record: SessionRecord) -> Launch:
         assert self._script is not None
