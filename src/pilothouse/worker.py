@@ -28,7 +28,8 @@ from pilothouse.gateway.asking import delete, get, post
 from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.service_line import ServiceBroke
 from pilothouse.gateway.service_link import ServiceLink
-from pilothouse.gateway.workers.builtin import IN_USE_PATH, LINES
+from pilothouse.gateway.workers import Use
+from pilothouse.gateway.workers.builtin import LINES, USE_PATH
 from pilothouse.groups import PARTS
 from pilothouse.server.house import TIMELINE_URI, open_house
 from pilothouse.showing import Showing
@@ -120,7 +121,7 @@ async def _answering(
     async with _house(settings, redactor, log, order) as house:
         pages = Pages(page=lambda _: "", css="")
         served = http_app(house, build_server(house), Doorkeeper(), None, pages, "http://localhost")
-        async with serving_lines(house, lines), serving(_with_in_use(served, house), listener):
+        async with serving_lines(house, lines), serving(_with_use(served, house), listener):
             yield log
 
 
@@ -181,38 +182,42 @@ async def _join(hub: ServiceLink, path: str, house: House) -> None:
         house.log.error("hub_not_joined", error, socket=path)
 
 
-def _with_in_use(app: ASGIApp, house: House) -> ASGIApp:
+def _with_use(app: ASGIApp, house: House) -> ASGIApp:
     """The hub asks before it ends a worker that nobody calls."""
     from pilothouse.server.edge import respond
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == IN_USE_PATH:
-            await respond(send, 200, _in_use(house))
+        if scope["type"] == "http" and scope["path"] == USE_PATH:
+            await respond(send, 200, _use(house))
         else:
             await app(scope, receive, send)
 
     return answer
 
 
-def _in_use(house: House) -> bool:
-    """Whether a call runs, or a browser session or a running observation is within its own limit;
-    or whether a relay called lately, which the hub does not see. What an ended one kept is no
-    reason to stay: it is readable until the idle limit, or until another agent needs the place."""
+def _use(house: House) -> Use:
+    """Return whether a call runs, or a browser session or a running observation is within its own
+    limit; or whether a relay called lately, which the hub does not see. What an ended one kept is
+    no reason to stay: it is readable until the idle limit, or until another agent needs the place.
+    """
     from pilothouse.observe.ports import Observer
 
-    lately = house.clock() - house.settings.worker_idle * 1000
+    now = house.clock()
     observers = [session.opened(Observer) for session in house.sessions]
-    return (
+    if (
         len(house.debug_ports) > 0
-        or any(one.last_call_at > lately for one in house.sessions if one.id == "stdio")
         or any(session.running_calls for session in house.sessions)
         or any(
-            one.state in _RUNNING
+            one.state in _RUNNING and not one.expired(now)
             for observer in observers
             if observer is not None
             for one in observer.observations
         )
-    )
+    ):
+        return Use.HOLDING
+    lately = now - house.settings.worker_idle * 1000
+    called = any(one.last_call_at > lately for one in house.sessions if one.id == "stdio")
+    return Use.LATELY if called else Use.NONE
 
 
 def warm_up(hub_folder: Path) -> None:
@@ -246,7 +251,7 @@ async def _talk(door: Path) -> None:
         modern = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
         named = {"Mcp-Name": name} if name else {}
         await post(worker, method, {**params, "_meta": _ABOUT}, modern | named)
-    await get(worker, IN_USE_PATH)
+    await get(worker, USE_PATH)
     await delete(worker, session)
 
 

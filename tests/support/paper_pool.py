@@ -10,7 +10,7 @@ from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.pool import Pool
 from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.room import Limits
-from pilothouse.gateway.workers import StartFailed
+from pilothouse.gateway.workers import StartFailed, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +28,14 @@ class PaperWorker:
         self.address = Upstream("localhost", path=f"/{pid}")
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_words = "so long"
-        self.holds = False
+        self.is_used = Use.NONE
         self.stopped_with: list[float] = []
         self.may_end = asyncio.Event()
         self.may_end.set()
 
-    async def in_use(self) -> bool:
+    async def use(self) -> Use:
         await asyncio.sleep(0)
-        return self.holds
+        return self.is_used
 
     async def stop(self, grace: float) -> None:
         self.stopped_with.append(grace)

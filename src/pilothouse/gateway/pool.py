@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pilothouse.gateway.breaker import Breaker
 from pilothouse.gateway.model import GatewayFault, SessionUnknown, WorkerStartFailed
 from pilothouse.gateway.room import NEW_WORKER_BYTES, Room
-from pilothouse.gateway.workers import StartFailed
+from pilothouse.gateway.workers import StartFailed, Use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -335,7 +335,7 @@ class Pool:
     async def cull(self) -> None:
         """End workers that nobody needed for too long."""
         for entry in list(self._entries.values()):
-            if self._is_due(entry) and await self._is_in_use(entry):
+            if self._is_due(entry) and entry.worker and await entry.worker.use():
                 entry.idle_since = self._clock()
             elif self._is_due(entry):
                 self._retire(entry, self._limits.grace_s, "idle")
@@ -346,9 +346,6 @@ class Pool:
 
     def _is_current(self, entry: Entry) -> bool:
         return self._entries.get(entry.key) is entry
-
-    async def _is_in_use(self, entry: Entry) -> bool:
-        return entry.worker is not None and await entry.worker.in_use()
 
     async def weigh(self) -> None:
         """Measure the memory; too much of it ends idle workers."""
@@ -374,15 +371,21 @@ class Pool:
         try:
             while self._look_again:
                 self._look_again = False
-                for entry in list(self._entries.values()):
-                    if not self._room.lacking(len(self._leaving)):
-                        return
-                    in_use = not entry.is_idle or await self._is_in_use(entry)
-                    # Somebody may have come while it was asked.
-                    if not in_use and entry.is_idle and self._is_current(entry):
-                        self._retire(entry, EVICT_GRACE_S, "evicted")
+                # One that was called lately goes if none goes that was not.
+                for most in (Use.NONE, Use.LATELY):
+                    await self._end_unused(most)
         finally:
             self._evicting = None
+
+    async def _end_unused(self, most: Use) -> None:
+        """End workers that are of no more use than this, as far as room is needed."""
+        for entry in list(self._entries.values()):
+            if not self._room.lacking(len(self._leaving)):
+                return
+            unused = entry.worker and entry.is_idle and await entry.worker.use() <= most
+            # Somebody may have come while it was asked.
+            if unused and entry.is_idle and self._is_current(entry):
+                self._retire(entry, EVICT_GRACE_S, "evicted")
 
 
 def _heard(task: asyncio.Task[Running]) -> None:

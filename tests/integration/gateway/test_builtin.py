@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from pilothouse.gateway.asking import get, post
-from pilothouse.gateway.workers import StartFailed, builtin
-from pilothouse.gateway.workers.builtin import IN_USE_PATH
+from pilothouse.gateway.workers import StartFailed, Use, builtin
+from pilothouse.gateway.workers.builtin import USE_PATH
 from tests.support.forking import PRODUCT, forked, forking
 from tests.support.living import living
 from tests.support.until import until
@@ -65,8 +65,8 @@ class Agent:
         content: dict[str, Any] = result["structuredContent"]
         return content
 
-    async def in_use(self) -> Any:
-        return (await get(self.worker.address, IN_USE_PATH)).body
+    async def use(self) -> Use:
+        return Use((await get(self.worker.address, USE_PATH)).body)
 
 
 async def test_many_workers_at_once_each_answer_in_both_eras(
@@ -90,28 +90,28 @@ async def test_many_workers_at_once_each_answer_in_both_eras(
 
         sessions = await asyncio.gather(*map(use, workers))
         assert len(set(sessions)) == len(workers)
-        assert not any(await asyncio.gather(*(worker.in_use() for worker in workers)))
+        assert not any(await asyncio.gather(*(worker.use() for worker in workers)))
 
 
 async def test_a_worker_that_is_too_busy_to_answer_is_in_use_unless_it_never_answers(
     sockets: Path, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builtin, "IN_USE_S", 0.1)
+    monkeypatch.setattr(builtin, "USE_S", 0.1)
     async with forking(sockets, mark, PRODUCT) as kind:
         worker = await forked(kind, home=str(tmp_path))
         process = psutil.Process(worker.pid)
         for _ in range(2):
             process.suspend()
-            asked = [await worker.in_use() for _ in range(builtin.MOST_UNANSWERED - 1)]
+            asked = [await worker.use() for _ in range(builtin.MOST_UNANSWERED - 1)]
             process.resume()
-            assert asked == [True] * len(asked)
-            monkeypatch.setattr(builtin, "IN_USE_S", CALL_S)
-            assert await worker.in_use() is False
-            monkeypatch.setattr(builtin, "IN_USE_S", 0.1)
+            assert asked == [Use.HOLDING] * len(asked)
+            monkeypatch.setattr(builtin, "USE_S", CALL_S)
+            assert await worker.use() is Use.NONE
+            monkeypatch.setattr(builtin, "USE_S", 0.1)
         process.suspend()
-        asked = [await worker.in_use() for _ in range(builtin.MOST_UNANSWERED)]
+        asked = [await worker.use() for _ in range(builtin.MOST_UNANSWERED)]
         process.resume()
-        assert asked[-1] is False
+        assert asked[-1] is Use.NONE
 
 
 async def test_a_folder_that_is_gone_is_told_in_one_line(sockets: Path, mark: str) -> None:
@@ -175,9 +175,9 @@ async def test_a_worker_whose_session_has_ended_is_idle_though_it_keeps_what_was
         agent = await Agent.meet(worker)
         command = [sys.executable, "shop.py"]
         started = await agent.call("startSession", command=command, cwd=str(tmp_path))
-        assert await agent.in_use() is True
+        assert await agent.use() is Use.HOLDING
         await agent.call("endSession")
-        assert await agent.in_use() is False
+        assert await agent.use() is Use.NONE
         assert (await agent.call("cdp_read_events", targetId=started["targetId"]))["events"]
 
 
@@ -188,10 +188,10 @@ async def test_a_worker_with_a_browser_is_in_use_and_takes_it_along_when_it_is_k
     async with forking(sockets, mark, PRODUCT) as kind:
         worker = await forked(kind, cwd=str(tmp_path), home=str(tmp_path / "home"))
         agent = await Agent.meet(worker)
-        assert await agent.in_use() is False
+        assert await agent.use() is Use.NONE
         command = [sys.executable, "shop.py"]
         await agent.call("startSession", command=command, cwd=str(tmp_path), env={"MARK": mark})
-        assert await agent.in_use() is True
+        assert await agent.use() is Use.HOLDING
         below = psutil.Process(worker.pid).children(recursive=True)
         words = [" ".join(one.cmdline()) for one in below]
         assert any("--type=renderer" in one for one in words)

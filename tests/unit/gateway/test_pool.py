@@ -12,6 +12,7 @@ from pilothouse.gateway.model import (
 )
 from pilothouse.gateway.pool import SETTLED_S
 from pilothouse.gateway.room import Limits
+from pilothouse.gateway.workers import Use
 from tests.support.paper_pool import PaperWorker, Rig, key
 from tests.support.rounds import ROUNDS
 
@@ -188,10 +189,10 @@ async def test_a_call_that_runs_longer_than_the_limit_keeps_its_worker() -> None
 async def test_a_worker_that_holds_something_is_kept_and_its_time_begins_anew() -> None:
     rig = Rig(Limits(idle_s=60))
     worker = await rig.call()
-    worker.holds = True
+    worker.is_used = Use.HOLDING
     rig.now += 60
     await rig.pool.cull()
-    worker.holds = False
+    worker.is_used = Use.NONE
     rig.now += 59
     await rig.pool.cull()
     assert rig.pool.running(key("a")) is worker

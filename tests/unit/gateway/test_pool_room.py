@@ -13,6 +13,7 @@ from pilothouse.gateway.model import (
 )
 from pilothouse.gateway.pool import EVICT_GRACE_S
 from pilothouse.gateway.room import NEW_WORKER_BYTES, QUEUE, Limits
+from pilothouse.gateway.workers import Use
 from tests.support.paper_pool import GUARD_S, Rig, key
 
 pytestmark = pytest.mark.anyio
@@ -36,11 +37,21 @@ async def test_the_longest_unused_worker_makes_room_for_a_new_one() -> None:
 
 async def test_a_worker_that_holds_something_does_not_make_room() -> None:
     rig = Rig(Limits(workers=2))
-    (await rig.call("a")).holds = True
+    (await rig.call("a")).is_used = Use.HOLDING
     await rig.call("b")
     await rig.call("c")
     assert rig.pool.running(key("a")) is not None
     assert rig.pool.running(key("b")) is None
+
+
+async def test_one_that_was_called_lately_makes_room_if_nobody_else_does() -> None:
+    rig = Rig(Limits(workers=2))
+    (await rig.call("a")).is_used = Use.LATELY
+    await rig.call("b")
+    (await rig.call("c")).is_used = Use.HOLDING
+    assert {name for name in "abc" if rig.pool.running(key(name))} == {"a", "c"}
+    await rig.call("d")
+    assert {name for name in "abcd" if rig.pool.running(key(name))} == {"c", "d"}
 
 
 async def test_ten_wait_in_their_order_and_the_eleventh_is_told_when_to_come_again() -> None:

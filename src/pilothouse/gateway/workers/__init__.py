@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from pilothouse.gateway.ports import Worker
@@ -25,6 +26,17 @@ def can_be_temp(folder: Path) -> bool:
     return len(bytes(folder)) + len(_SOCKET_OF_CHROMIUM) <= LONGEST_PATH
 
 
+class Use(IntEnum):
+    """Of what use a worker is though the hub sees nobody call."""
+
+    NONE = 0
+    LATELY = 1
+    """A relay, whose calls the hub does not see, has called within the idle limit: it makes room
+    if nobody else does."""
+    HOLDING = 2
+    """A call runs, or there is something to keep, as a browser session within its own limit."""
+
+
 class StartFailed(Exception):
     """A worker did not start; the message ends with what it said last."""
 
@@ -42,9 +54,8 @@ class Running(Worker, Protocol):
         """The end of what it wrote, for whoever asks why it ended."""
         ...
 
-    async def in_use(self) -> bool:
-        """Whether it holds something that is worth keeping though nobody calls, such as a browser
-        session within its own time limit."""
+    async def use(self) -> Use:
+        """Ask of what use it is though the hub sees nobody call."""
         ...
 
     async def stop(self, grace: float) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.gateway.asking import NoAnswer, get
 from pilothouse.gateway.breaker import Breaker
 from pilothouse.gateway.ports import Upstream
-from pilothouse.gateway.workers import LONGEST_PATH, SHOWN_LINES, StartFailed, can_be_temp
+from pilothouse.gateway.workers import LONGEST_PATH, SHOWN_LINES, StartFailed, Use, can_be_temp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +28,8 @@ WARM_S = 60.0
 """How long the parent may take: the first one on a machine compiles what it imports."""
 LEAVE_S = 5.0
 """How long workers may take to close their browsers when the hub ends."""
-IN_USE_PATH = "/in-use"
-IN_USE_S = 5.0
+USE_PATH = "/use"
+USE_S = 5.0
 MOST_UNANSWERED = 3
 """In a row, before a worker that does not say whether it is in use is taken for hung."""
 LINES = ".lines"
@@ -70,15 +70,15 @@ class ForkedWorker:
         self._temp.mkdir(0o700)
         return str(self._temp)
 
-    async def in_use(self) -> bool:
+    async def use(self) -> Use:
         try:
-            told = await get(self.address, IN_USE_PATH, IN_USE_S)
+            told = await get(self.address, USE_PATH, USE_S)
         except NoAnswer:
             # Who is too busy to answer is in use; who is so each time is past help.
             self._unanswered += 1
-            return self._unanswered < MOST_UNANSWERED
+            return Use.HOLDING if self._unanswered < MOST_UNANSWERED else Use.NONE
         self._unanswered = 0
-        return bool(told.body)
+        return Use(told.body)
 
     async def stop(self, grace: float) -> None:
         if grace > 0 and not self.died.done():

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from pilothouse.gateway.workers import SHOWN_LINES, StartFailed
+from pilothouse.gateway.workers import SHOWN_LINES, StartFailed, Use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,9 +112,9 @@ class SpawnedWorker:
     def last_words(self) -> str:
         return str(self._said)
 
-    async def in_use(self) -> bool:
-        """What a server of somebody else's holds cannot be known."""
-        return False
+    async def use(self) -> Use:
+        """Return none: what a server of somebody else's holds cannot be known."""
+        return Use.NONE
 
     async def stop(self, grace: float) -> None:
         await self.process.stop(grace)
