@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pilothouse.gateway.asking import NoAnswer
 from pilothouse.gateway.breaker import Breaker
-from pilothouse.gateway.capture import capture
+from pilothouse.gateway.capture import START_S, capture
 from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.ports import Upstream
 from pilothouse.gateway.workers import StartFailed
@@ -43,8 +43,9 @@ TRY_AGAIN_S = 0.05
 DYING_S = 0.5
 """How long one that does not answer may take to be known as dead."""
 TEMPLATE_S = 8.0
-"""To start the one that is asked for the template, twice at most, and for a client to wait for its
-answers, as for any other worker (pool.py). Asking goes on for the next client (capture.py)."""
+"""For a client to wait for the template, as for any other worker (pool.py). Starting the one that
+is asked for it, and asking, go on for the next client (capture.py); one that ends sooner than this
+is started once more."""
 _BOTH = ("127.0.0.1", "::1")
 """What `localhost` may stand for: which of them a server takes is its own choice."""
 _ADDRESSES = {"127.0.0.1": _BOTH[:1], "0.0.0.0": _BOTH[:1], "[::1]": _BOTH[1:]}
@@ -68,8 +69,6 @@ class CommandKind(ABC):
         self.report: Callable[..., None] = lambda event, **details: None
         """Is told of a template that could not be had."""
         self._capturing: asyncio.Task[Template] | None = None
-        self._asked: asyncio.Future[None] | None = None
-        """Settled when the server runs that is asked for the template."""
         self._is_late = False
         """It was reported that the answers are late."""
         self._trouble = ""
@@ -94,9 +93,6 @@ class CommandKind(ABC):
     async def template(self) -> Template:
         """Captured once, from a worker of its own; asked again when that failed, not too often."""
         task = self._begin_to_capture()
-        assert self._asked is not None
-        begun: list[asyncio.Future[Any]] = [task, self._asked]
-        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait([task], timeout=TEMPLATE_S)
         if not task.done():
             why = f"it did not answer within {TEMPLATE_S:g} s"
@@ -114,9 +110,8 @@ class CommandKind(ABC):
         task = self._capturing
         failed = task is not None and task.done() and (task.cancelled() or task.exception())
         if task is None or (failed and not self._breaker.wait(_NOBODY)):
-            self._asked = asyncio.get_running_loop().create_future()
             self._is_late = False
-            task = self._capturing = asyncio.create_task(self._try_to_capture(self._asked))
+            task = self._capturing = asyncio.create_task(self._try_to_capture())
             task.add_done_callback(_retrieve)
         return task
 
@@ -126,9 +121,9 @@ class CommandKind(ABC):
             self._is_late = True
             self.report("worker_start_failed", agent=_NOBODY.shown, why=why)
 
-    async def _try_to_capture(self, asked: asyncio.Future[None]) -> Template:
+    async def _try_to_capture(self) -> Template:
         try:
-            template = await self._capture(asked)
+            template = await self._capture()
         except StartFailed as failed:
             self._report_late(str(failed))
             self._breaker.failed(_NOBODY)
@@ -137,15 +132,17 @@ class CommandKind(ABC):
         self._trouble = ""
         return template
 
-    async def _capture(self, asked: asyncio.Future[None]) -> Template:
+    async def _capture(self) -> Template:
         await self.prepare()
         record = SessionRecord("", _NOBODY, "2025", 0.0, 0.0)
+        begun = time.monotonic()
         try:
-            worker = await self.start(_NOBODY, record, TEMPLATE_S)
+            worker = await self.start(_NOBODY, record, START_S)
         except StartFailed:
-            worker = await self.start(_NOBODY, record, TEMPLATE_S)
+            if time.monotonic() - begun >= TEMPLATE_S:
+                raise
+            worker = await self.start(_NOBODY, record, START_S)
         try:
-            asked.set_result(None)
             return await capture(worker.address)
         except NoAnswer as error:
             await asyncio.wait([worker.died], timeout=DYING_S)
