@@ -11,6 +11,7 @@ from pydantic import Field
 from pilothouse.core.model import Args
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.covered import unless_covered
 from pilothouse.e2e.dialog_tools import handle_dialog
 from pilothouse.e2e.landing import Landing, land
 from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
@@ -174,15 +175,27 @@ async def click(args: Click, helm: Helm) -> Acted:
             tab,
             args.selector,
             args.button,
-            lambda: tab.locator(args.selector).click(
-                button=args.button,
-                click_count=2 if args.double else 1,
-                modifiers=args.modifiers,
-                timeout=args.timeout,
+            lambda: _patiently(
+                args,
+                tab,
+                args.selector,
+                tab.locator(args.selector).click(
+                    button=args.button,
+                    click_count=2 if args.double else 1,
+                    modifiers=args.modifiers,
+                    timeout=args.timeout,
+                ),
             ),
         )
 
     return await _pointed(helm, args, "click", do, args.selector)
+
+
+async def _patiently[T](args: Acting, tab: Tab, selector: str, doing: Awaitable[T]) -> T:
+    """Act on an element that may be covered: for as long as the call says, if it does."""
+    if "timeout" in args.model_fields_set:
+        return await doing
+    return await unless_covered(tab, selector, doing)
 
 
 async def _pointed(
@@ -299,7 +312,8 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
                 await _learn_passwords(tab, args.fields, session)
             field = tab.locator(entry.selector)
             if isinstance(entry.value, bool):
-                await field.set_checked(entry.value, timeout=args.timeout)
+                checking = field.set_checked(entry.value, timeout=args.timeout)
+                await _patiently(args, tab, entry.selector, checking)
             elif isinstance(entry.value, list):
                 await field.select_option(entry.value, timeout=args.timeout)
             else:
@@ -325,9 +339,14 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
         button = args.submit
 
         async def press(tab: Tab) -> None:
-            await tab.locator(button).click(timeout=args.timeout)
+            await land(tab, button, "left", partial(click_button, tab))
 
-        done = await step(helm, args, "fillForm", press, target=button)
+        def click_button(tab: Tab) -> Awaitable[None]:
+            clicking = tab.locator(button).click(timeout=args.timeout)
+            return _patiently(args, tab, button, clicking)
+
+        look = args.settle > 0
+        done = await step(helm, args, "fillForm", press, target=button, look=look)
     assert done is not None
     return Acted(**acted(done, value=values))
 
@@ -390,7 +409,10 @@ async def hover(args: Targeting, helm: Helm) -> Acted:
     """Move the mouse over an element."""
 
     async def do(tab: Tab) -> Landing:
-        hovering = partial(tab.locator(args.selector).hover, timeout=args.timeout)
+        def hovering() -> Awaitable[None]:
+            moving = tab.locator(args.selector).hover(timeout=args.timeout)
+            return _patiently(args, tab, args.selector, moving)
+
         return await land(tab, args.selector, "hover", hovering)
 
     return await _pointed(helm, args, "hover", do, args.selector)
@@ -439,9 +461,10 @@ async def drag(args: Drag, helm: Helm) -> Acted:
     """Drag one element onto another."""
 
     async def do(tab: Tab) -> Landing:
-        dragging = partial(
-            tab.locator(args.from_).drag_to, tab.locator(args.to), timeout=args.timeout
-        )
+        def dragging() -> Awaitable[None]:
+            moving = tab.locator(args.from_).drag_to(tab.locator(args.to), timeout=args.timeout)
+            return _patiently(args, tab, args.from_, moving)
+
         return await land(tab, args.to, "drag", dragging)
 
     return await _pointed(helm, args, "drag", do, args.from_)

@@ -10,6 +10,7 @@ from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.causes import covering
+from pilothouse.e2e.covered import STAYS_S, Covered
 from pilothouse.e2e.digest import cut
 from pilothouse.e2e.dossier import compose, cut_line, next_calls, whole
 from pilothouse.e2e.evidence import gather
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
     type Page = Callable[[str, dict[str, Any], bytes], str]
     """Makes the page that a person opens, from a title, a dossier and a picture."""
+
+
+STAYS_COVERED = "another element keeps covering it"
 
 
 class Explainer:
@@ -188,6 +192,9 @@ class Explainer:
                 cover = covering(evidence)
                 if cover:
                     why = f"{cover} covers it"
+                stays = trouble.obstacle == STAYS_COVERED
+                if stays:
+                    why, limit = f"{why}, and has for {STAYS_S:.0f} s", int(STAYS_S * 1000)
                 said = f'Timeout: "{target}" is there, but {why}' if why and target else ""
                 return StepTimeout(
                     said or trouble.message,
@@ -261,6 +268,8 @@ def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
         return Trouble("crashed", "the tab crashed")
     if isinstance(error, Missed):
         return Trouble("missed", f"{error or 'nothing'} took it", cover=str(error))
+    if isinstance(error, Covered):
+        return Trouble("timeout", f"{error} covers it", cover=str(error), obstacle=STAYS_COVERED)
     if isinstance(error, NotBuilt):
         return Trouble("not_built", str(error))
     if isinstance(error, RefGone):
@@ -275,7 +284,8 @@ def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
 
 def _way_out(trouble: Trouble, cover: str) -> str:
     if cover:
-        return f"close or wait for what covers it ({cover}), then try again"
+        more = "; timeout gives it more time" if trouble.obstacle == STAYS_COVERED else ""
+        return f"close or wait for what covers it ({cover}), then try again{more}"
     if trouble.obstacle == "it is disabled":
         return "fill in what the page wants first; waitFor can wait until it is enabled"
     return "look at the screenshot and the causes; waitFor waits for what must come first"

@@ -264,6 +264,8 @@ WATCH_POINTER = """
       observer.observe(document, options);
       return true;
     },
+    begun: () => events?.some(([type, way]) => type === 'mousedown' ||
+      (kinds.includes(type) && targets.some(target => reaches(way, target)))) ?? false,
     // A hit is done with; of a miss the selector is asked once more.
     told: () => {
       const told = judge([]);

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.faults import Fault
 from pilothouse.e2e.announced import LOOK_AGAIN_S, Announced
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.covered import Covered
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
 from pilothouse.e2e.frames import aim
 from pilothouse.e2e.locating import Locating
@@ -503,7 +504,7 @@ class E2eSession:
         tab.failure_told_at = step.ended_at
         if isinstance(error, asyncio.CancelledError):
             return error
-        ours = isinstance(error, Interrupted | Missed | NotBuilt | RefGone | TimeoutError)
+        ours = isinstance(error, Covered | Interrupted | Missed | NotBuilt | RefGone | TimeoutError)
         if not (ours or error_name(error)):
             return error
         return self.lost() or await self.explain(self, tab, step, error)

@@ -1,0 +1,103 @@
+"""Steps that are held up answer soon and say by what: a cover, a busy script, a crash."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.driving import Driver
+
+pytestmark = pytest.mark.browser
+
+VEIL = '<div id=veil style="position: fixed; inset: 0; background: #eeec"><b>Cookies?</b></div>'
+COVERED = (
+    '<button id=t onclick="did.push(1)">Pay now</button><input type=checkbox id=c>'
+    '<iframe srcdoc="<button id=f>In it</button>"></iframe>' + VEIL
+)
+SLOW_MS = 7_000
+DEFAULT_S = 30
+
+
+@pytest.fixture
+def page(shop: Driver) -> Iterator[Driver]:
+    shop.visit("/second.html")
+    yield shop
+    shop.visit("/")
+
+
+def show(shop: Driver, html: str, tab: str = "t1") -> None:
+    """Put elements into the page; what they do is counted in `did`."""
+    script = f"window.did = []; document.body.innerHTML = {json.dumps(html)};"
+    shop.call("evaluate", script=f"() => {{ {script} }}", tabId=tab)
+
+
+def at_once(
+    shop: Driver, calls: list[tuple[str, str, dict[str, Any]]]
+) -> list[tuple[str, float, dict[str, Any]]]:
+    """Make calls at the same time, each in a page of its own; with how long each took, in s."""
+    opened = []
+    for html, _, _ in calls:
+        opened.append(shop.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"])
+        show(shop, html, opened[-1])
+    began = time.monotonic()
+    begun = [
+        shop.begin(tool, tabId=tab, **args)
+        for tab, (_, tool, args) in zip(opened, calls, strict=True)
+    ]
+    came: dict[int, tuple[float, dict[str, Any]]] = {}
+    while not came.keys() >= set(begun):
+        answer = shop.receive()
+        if "id" in answer:
+            came[answer["id"]] = time.monotonic() - began, answer["result"]["structuredContent"]
+    return [(tab, *came[number]) for tab, number in zip(opened, begun, strict=True)]
+
+
+# Covered targets
+
+
+def test_a_target_that_stays_covered_is_told_after_five_seconds(page: Driver) -> None:
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        (COVERED, "click", {"selector": "#t"}),
+        (COVERED, "hover", {"selector": "#t"}),
+        (COVERED, "drag", {"from": "#t", "to": "#c"}),
+        (COVERED, "click", {"selector": "iframe >> internal:control=enter-frame >> #f"}),
+        (COVERED, "fillForm", {"fields": [{"selector": "#c", "value": True}]}),
+    ]
+    answers = at_once(page, calls)
+    for (_, tool, _), (_, took, answer) in zip(calls, answers, strict=True):
+        error = answer["error"]
+        assert (tool, error["type"], error["timeout"]) == (tool, "timeout", 5_000)
+        assert took < DEFAULT_S
+        assert error["covers"].startswith('<div id="veil"')
+        assert "covers it, and has for 5 s" in error["message"]
+        assert 'id="veil"' in error["causes"][0]
+        assert "timeout" in error["suggestion"]
+    # What was given up is not done later.
+    tab = answers[0][0]
+    page.call("evaluate", script="void veil.remove()", tabId=tab)
+    page.call("waitFor", selector="#veil", state="hidden", tabId=tab)
+    page.call("click", selector="#t", tabId=tab)
+    assert page.call("evaluate", script="did", tabId=tab)["result"] == [1]
+
+
+def test_a_time_that_the_call_gives_holds_whole_for_a_covered_target(page: Driver) -> None:
+    slow = f"document.body.innerHTML += this.dataset.veil; location = '/api/slow?ms={SLOW_MS}'"
+    link = f"<button id=t data-veil='{VEIL}' onclick=\"{slow}\">Go</button>"
+    (_, took, answer), (tab, _, done) = at_once(
+        page,
+        [
+            (COVERED, "click", {"selector": "#t", "timeout": 6_000}),
+            (link, "click", {"selector": "#t"}),
+        ],
+    )
+    assert (answer["error"]["timeout"], took >= 6) == (6_000, True)
+    assert answer["error"]["covers"].startswith('<div id="veil"')
+    # A target that its own click covers was clicked, however long the next page takes.
+    assert done["success"], done
+    page.call("waitFor", url="/api/slow", timeout=DEFAULT_S * 1_000, tabId=tab)
