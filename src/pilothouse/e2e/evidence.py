@@ -69,6 +69,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     everything = tab.events(0)
     events = [event for event in everything if event["seq"] >= tab.shown_seq]
     alive = not (tab.crashed or tab.dialog or tab.page.is_closed() or session.browser_gone())
+    alive = alive and trouble.kind != "busy"  # it would not answer
     # The picture first: it is what takes longest, and what changes soonest.
     if alive:
         _, *answers = await asyncio.gather(
@@ -80,11 +81,13 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
             _within(_console(tab, events, evidence), "console", evidence),
         )
         evidence.is_silent = not any(answers[:2]) and not await _answers(tab)
-        if evidence.is_silent or trouble.kind == "timeout":
-            evidence.awaited = _awaited(tab, step)
     else:
         evidence.missing.append("screenshot and snapshot: the page does not answer")
         await _within(_console(tab, events, evidence), "console", evidence)
+        evidence.is_silent = trouble.kind == "busy"
+    if (evidence.is_silent or trouble.kind == "timeout") and not tab.is_busy:
+        evidence.awaited = _awaited(tab, step)
+    tab.is_busy = evidence.is_silent and not evidence.awaited
     _server(session, step, evidence)
     _symptoms(session, tab, step, everything, evidence)
     tab.shown_seq = tab.next_seq

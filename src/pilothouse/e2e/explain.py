@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.busy import Busy
 from pilothouse.e2e.causes import covering
 from pilothouse.e2e.covered import STAYS_S, Covered
 from pilothouse.e2e.digest import cut
@@ -131,7 +132,7 @@ class Explainer:
         limit = step.args.get("timeout")
         common: dict[str, Any] = {"sessionId": session.id, "tabId": tab.id, "url": tab.url}
         match trouble.kind:
-            case "not_found" | "timeout" if evidence.awaited:
+            case "not_found" | "timeout" | "busy" if evidence.awaited:
                 return StepTimeout(
                     f"Timeout: the tab waits for {evidence.awaited.url}, which the server has not"
                     " answered",
@@ -140,12 +141,13 @@ class Explainer:
                     timeout=limit,
                     **common,
                 )
-            case "not_found" if evidence.is_silent:
+            case "not_found" | "timeout" | "busy" if evidence.is_silent:
+                unseen = step.selector and trouble.kind != "timeout"
                 return StepTimeout(
-                    "Timeout: the page answers nothing"
-                    + (f', so that "{target}" could not be looked for' if target else ""),
+                    "Timeout: the page answers nothing, it is busy"
+                    + (f', so that "{step.selector}" could not be looked for' if unseen else ""),
                     hint="a script that does not end may keep it busy: open another tab with tabs"
-                    " (action new) and close this one",
+                    f' (action "new") and close this one (action "close", tabId "{tab.id}")',
                     selector=step.selector or None,
                     timeout=limit,
                     **common,
@@ -268,6 +270,8 @@ def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:
         return Trouble("crashed", "the tab crashed")
     if isinstance(error, Missed):
         return Trouble("missed", f"{error or 'nothing'} took it", cover=str(error))
+    if isinstance(error, Busy):
+        return Trouble("busy", "the page answers nothing")
     if isinstance(error, Covered):
         return Trouble("timeout", f"{error} covers it", cover=str(error), obstacle=STAYS_COVERED)
     if isinstance(error, NotBuilt):

@@ -51,6 +51,15 @@ async def aim(tab: Tab, selectors: list[str]) -> None:
             tab.in_any_frame.add(selector)
 
 
+async def is_stale(tab: Tab, ref: str) -> bool:
+    """Tell whether nothing has a ref any more; a page that does not answer soon may have it."""
+    try:
+        async with asyncio.timeout(COUNT_S):
+            return not await tab.locator(ref).count()
+    except TimeoutError:
+        return False  # which the step finds out itself
+
+
 async def _is_in_page(tab: Tab, find: Find) -> bool:
     found = find(tab.page)
     try:

@@ -47,7 +47,7 @@ class Locating:
             return
         stays = step.tool in STAYING and not _submits(step)
         known = step.tool in ACTING and (has_ref or stays or step.tool == "type")
-        if not stays:
+        if not (stays or step.looks):
             await self._ask_about(tab)
         if known:
             self._waiting.append((step, tab))

@@ -24,6 +24,7 @@ from pilothouse.e2e.steps import (
     DEFAULT_TIMEOUT_MS,
     E2E,
     GRACE_MS,
+    LOOK_TIMEOUT_MS,
     Acted,
     InTab,
     Selector,
@@ -34,7 +35,10 @@ from pilothouse.e2e.steps import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from pilothouse.core.fence import Story
+    from pilothouse.e2e.step_record import Done
     from pilothouse.e2e.tab import Tab
 
 MOST_CONTENT = 200_000
@@ -46,9 +50,22 @@ MAX_DEPTH = 50
 """Of a value that a script gave; a deeper one is cut there."""
 
 
+async def _look[T](
+    helm: Helm,
+    args: InTab,
+    tool: str,
+    do: Callable[[Tab], Awaitable[T]],
+    selector: str | None = None,
+) -> Done[T]:
+    """Look at a page, which may be too busy to be seen."""
+    limit: int = getattr(args, "timeout", LOOK_TIMEOUT_MS)
+    return await step(helm, args, tool, do, target=selector or "", look=False, within_ms=limit)
+
+
 class Screenshot(InTab):
     full_page: bool = Field(default=False, description="The whole page")
     selector: Selector | None = Field(default=None, description="One element alone")
+    timeout: Timeout = LOOK_TIMEOUT_MS
 
 
 class Pictured(Result):
@@ -75,11 +92,11 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
     session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[bytes, bytes]:
-        whole = await capture(tab, full_page=args.full_page, selector=args.selector or "")
-        small = await shrunk(tab, whole, full_page=args.full_page, selector=args.selector or "")
-        return whole, small
+        whole, part = args.full_page, args.selector or ""
+        picture = await capture(tab, full_page=whole, selector=part, limit=args.timeout)
+        return picture, await shrunk(tab, picture, full_page=whole, selector=part)
 
-    done = await step(helm, args, "screenshot", do, target=args.selector or "", look=False)
+    done = await _look(helm, args, "screenshot", do, args.selector)
     assert done.value is not None
     whole, small = done.value
     name = f"screenshot-{done.step}.png"
@@ -180,6 +197,7 @@ class GetContent(InTab):
     selector: Selector | None = Field(default=None, description="Of one element alone")
     as_: Literal["html", "text"] = Field(default="html", alias="as", description="Form")
     offset: int = Field(default=0, ge=0, description="First character, to read on")
+    timeout: Timeout = LOOK_TIMEOUT_MS
 
 
 class Content(Result):
@@ -204,13 +222,13 @@ async def get_content(args: GetContent, helm: Helm) -> Content:
         if args.selector:
             found = tab.locator(args.selector)
             if args.as_ == "text":
-                return await found.inner_text(timeout=DEFAULT_TIMEOUT_MS)
-            return str(await found.evaluate("e => e.outerHTML", timeout=DEFAULT_TIMEOUT_MS))
+                return await found.inner_text(timeout=args.timeout)
+            return str(await found.evaluate("e => e.outerHTML", timeout=args.timeout))
         if args.as_ == "text":
-            return await tab.page.inner_text("body", timeout=DEFAULT_TIMEOUT_MS)
+            return await tab.page.inner_text("body", timeout=args.timeout)
         return await tab.page.content()
 
-    done = await step(helm, args, "getContent", do, target=args.selector or "", look=False)
+    done = await _look(helm, args, "getContent", do, args.selector)
     whole = str(session.mask(done.value or ""))
     part = whole[args.offset : args.offset + MOST_CONTENT]
     after = args.offset + len(part)
@@ -249,7 +267,7 @@ async def exists(args: Exists, helm: Helm) -> Existing:
             return many, bool(many) and await found.is_visible()
         return await count(tab, by_selector(args.selector))
 
-    done = await step(helm, args, "exists", do, target=args.selector, look=False)
+    done = await _look(helm, args, "exists", do, args.selector)
     many, visible = done.value or (0, False)
     return Existing(exists=many > 0, count=many, visible=visible)
 
@@ -260,6 +278,7 @@ class Snapshot(InTab):
     max_tokens: int = Field(
         default=DEFAULT_SNAPSHOT_TOKENS, ge=200, le=200_000, description="Budget"
     )
+    timeout: Timeout = LOOK_TIMEOUT_MS
 
 
 class Snapped(Result):
@@ -292,10 +311,10 @@ async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
     session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[str, str]:
-        tree = await _tree(tab, args.selector, args.depth)
+        tree = await _tree(tab, args.selector, args.depth, args.timeout)
         return await _with_values(tab, tree), await tab.page.title()
 
-    done = await step(helm, args, "snapshot", do, target=args.selector or "", look=False)
+    done = await _look(helm, args, "snapshot", do, args.selector)
     tree, title = session.mask(list(done.value or ("", "")))
     kept, left = within_budget(tree.splitlines(), args.max_tokens)
     return Snapped(
@@ -306,11 +325,11 @@ async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
     )
 
 
-async def _tree(tab: Tab, selector: str | None, depth: int | None) -> str:
+async def _tree(tab: Tab, selector: str | None, depth: int | None, limit: float) -> str:
     if selector:
         found = tab.locator(selector)
-        return await found.aria_snapshot(mode="ai", depth=depth, timeout=DEFAULT_TIMEOUT_MS)
-    return await tab.page.aria_snapshot(mode="ai", depth=depth)
+        return await found.aria_snapshot(mode="ai", depth=depth, timeout=limit)
+    return await tab.page.aria_snapshot(mode="ai", depth=depth, timeout=limit)
 
 
 async def _with_values(tab: Tab, tree: str) -> str:
@@ -334,6 +353,7 @@ async def _with_values(tab: Tab, tree: str) -> str:
 class Find(InTab):
     text: str = Field(min_length=1, max_length=500, description="Words to look for")
     limit: int = Field(default=10, ge=1, le=100, description="At most so many")
+    timeout: Timeout = LOOK_TIMEOUT_MS
 
 
 class Found(Result):
@@ -359,9 +379,9 @@ async def find(args: Find, helm: Helm) -> Found:
     session = helm.find(args.session_id)
 
     async def do(tab: Tab) -> str:
-        return await _tree(tab, None, None)
+        return await _tree(tab, None, None, args.timeout)
 
-    done = await step(helm, args, "find", do, look=False)
+    done = await _look(helm, args, "find", do)
     matches = matching(session.mask(done.value or ""), args.text)
     return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
 

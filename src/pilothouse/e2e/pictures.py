@@ -16,15 +16,20 @@ LONGEST_EDGE = 1568
 GLANCE_MS = 2_000
 
 
-async def capture(tab: Tab, *, full_page: bool = False, selector: str = "") -> bytes:
+async def capture(
+    tab: Tab, *, full_page: bool = False, selector: str = "", limit: float | None = None
+) -> bytes:
     """A PNG of the viewport, of the whole page, or of one element.
 
     The caret stays: to hide it, the style of every field would be changed and changed back, which
     the next digest would tell as the doing of its step.
     """
     if selector:
-        return await tab.locator(selector).screenshot(scale="css", caret="initial")
-    return await tab.page.screenshot(full_page=full_page, scale="css", caret="initial")
+        element = tab.locator(selector)
+        return await element.screenshot(scale="css", caret="initial", timeout=limit)
+    return await tab.page.screenshot(
+        full_page=full_page, scale="css", caret="initial", timeout=limit
+    )
 
 
 async def glance(tab: Tab) -> bytes:

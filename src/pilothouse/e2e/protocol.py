@@ -9,6 +9,7 @@ from typing import Literal
 
 type TroubleKind = Literal[
     "timeout",
+    "busy",
     "not_found",
     "ambiguous",
     "missed",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.faults import Fault
 from pilothouse.e2e.announced import LOOK_AGAIN_S, Announced
 from pilothouse.e2e.browser import error_name
+from pilothouse.e2e.busy import Busy, unless_busy
 from pilothouse.e2e.covered import Covered
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
-from pilothouse.e2e.frames import aim
+from pilothouse.e2e.frames import aim, is_stale
 from pilothouse.e2e.locating import Locating
 from pilothouse.e2e.model import (
     BrowserCrashed,
@@ -26,6 +27,7 @@ from pilothouse.e2e.model import (
 )
 from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.step_record import (
+    LEAVING,
     LOOKING,
     Done,
     Step,
@@ -58,6 +60,8 @@ CRASH = "browser_crashed"
 """The note of a session that ended with its browser."""
 SAVED_S = 0.3
 """A download that takes longer is told of before it is saved."""
+OWN_TROUBLES = (Busy, Covered, Interrupted, Missed, NotBuilt, RefGone, TimeoutError)
+"""What ends a step beside Playwright's own errors."""
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
 
@@ -305,7 +309,7 @@ class E2eSession:
         if frame == tab.page.main_frame:
             tab.navigations += 1
             tab.document_since = tab.step_began_at
-            tab.dialog, tab.crashed = None, False
+            tab.dialog, tab.crashed, tab.is_busy = None, False, False
 
     async def _on_download(self, tab: Tab, download: Download) -> None:
         folder = self.folder / "downloads"
@@ -357,11 +361,13 @@ class E2eSession:
         settle: float = 0,
         look: bool = True,
         tells: bool = True,
+        within_ms: int | None = None,
     ) -> Done[T]:
         """Take a step and tell what it caused; a failure carries its dossier.
 
         `look=False` is for steps that cannot change the page, or that asked it themselves.
         `tells=False` keeps what happened for an answer that has a place for it.
+        `within_ms` is for steps that a busy page must not hold up for longer.
         """
         tells = tells and tool not in LOOKING
         self.check_alive()
@@ -372,12 +378,17 @@ class E2eSession:
             if tab.dialog is not None:
                 raise dialog_open(tab)
             self._forget_baseline_timer()
+            if tool in LEAVING and (tab.step is None or tab.step.ok):
+                self._spawn(tab.ask_before_leaving())
             step = self._begin(tool, tab, target, args or {})
             earlier = noteworthy(tab.events(tab.told_seq), self.base)
             navigations, value = tab.navigations, None
             await self.locating.before(step, tab)
             try:
-                value = await tab.race(self._aimed(tab, step, do), step)
+                doing: Awaitable[T] = self._aimed(tab, step, do)
+                if within_ms is not None:
+                    doing = unless_busy(tab, doing, within_ms, tool)
+                value = await tab.race(doing, step)
             except Interrupted:
                 if tab.dialog is None:  # the tab, the browser or the session has gone
                     if tab.page.is_closed():
@@ -429,7 +440,7 @@ class E2eSession:
         """
         if step.tool == "exists" or step.tool.startswith("wait"):
             return await do(tab)
-        if ref_of(step.target) and not await tab.locator(step.target).count():
+        if ref_of(step.target) and await is_stale(tab, step.target):
             raise RefGone
         await aim(tab, selectors_of(step))
         if tab.in_any_frame and len(tab.page.frames) > 1:
@@ -504,7 +515,7 @@ class E2eSession:
         tab.failure_told_at = step.ended_at
         if isinstance(error, asyncio.CancelledError):
             return error
-        ours = isinstance(error, Covered | Interrupted | Missed | NotBuilt | RefGone | TimeoutError)
+        ours = isinstance(error, OWN_TROUBLES)
         if not (ours or error_name(error)):
             return error
         return self.lost() or await self.explain(self, tab, step, error)

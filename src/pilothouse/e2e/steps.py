@@ -29,6 +29,8 @@ E2E = Group(
 FOUND = (SessionNotFound, BrowserCrashed)
 """What any call for a session may answer."""
 DEFAULT_TIMEOUT_MS = 30_000
+LOOK_TIMEOUT_MS = 5_000
+"""For what a page that is not busy does at once."""
 GRACE_MS = 2_000
 """Playwright's own limit comes first, because it says more."""
 
@@ -115,6 +117,7 @@ async def step[T](
     target: str = "",
     look: bool = True,
     tells: bool = True,
+    within_ms: int | None = None,
 ) -> Done[T]:
     """Take a step of a tool in the session and tab that its arguments name."""
     limit: int | None = getattr(args, "timeout", None)
@@ -134,6 +137,7 @@ async def step[T](
             settle=getattr(args, "settle", 0),
             look=look,
             tells=tells,
+            within_ms=within_ms,
         )
 
 

@@ -69,6 +69,8 @@ class Tab:
     """The tab whose popup this is."""
     dialog: Dialog | None = None
     crashed: bool = False
+    is_busy: bool = False
+    """A script keeps the document from answering anything, as far as is known."""
     navigations: int = 0
     step: Step | None = None
     """The step under way, or the newest one."""
@@ -228,6 +230,32 @@ class Tab:
         passwords = [each.password for each in inner if each is not None]
         known = len(passwords) == len(inner) and None not in passwords
         return replace(told, password=password or (any(passwords) if known else None))
+
+    async def ask_before_leaving(self) -> None:
+        """Learn whether a script keeps the document busy, which could then not be left.
+
+        While a tab waits for its next page, the browser asks the old one nothing.
+        """
+        if self.recording is not None:
+            self.is_busy = True
+            await self.recording.value("1")
+            self.is_busy = False
+
+    async def answers(self, limit_s: float) -> bool:
+        """Tell whether the page answers anything in time.
+
+        The observer can ask it also while the tab waits for its next page; Playwright cannot.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                if self.recording is None or await self.recording.value("1") is None:
+                    await self.page.evaluate("1")
+        except TimeoutError:
+            return False
+        except Exception as error:
+            if not error_name(error):
+                raise
+        return True
 
     def keep_kind(self, selector: str, kind: str) -> None:
         """Keep what kind of field the step under way acts on."""

@@ -137,6 +137,7 @@ def test_a_tab_that_waits_for_its_server_is_not_said_to_be_kept_busy(lone: Drive
     assert f"{never}, which the server has not answered" in error["message"]
     assert error["causes"][0].startswith(f"the server has not answered GET {never} yet")
     assert "readServerLogs(logType: stderr)" in error["next"]
+    assert "has not answered" in lone.fault("snapshot", timeout=500)["message"]
     lone.visit("/faults.html")
     # An address that a timer sets is no part of the step that set the timer.
     lone.call("evaluate", script=f"void setTimeout(() => {{ location = {never!r} }})")

@@ -22,6 +22,7 @@ COVERED = (
 )
 SLOW_MS = 7_000
 DEFAULT_S = 30
+GUARD_S = 30
 
 
 @pytest.fixture
@@ -101,3 +102,40 @@ def test_a_time_that_the_call_gives_holds_whole_for_a_covered_target(page: Drive
     # A target that its own click covers was clicked, however long the next page takes.
     assert done["success"], done
     page.call("waitFor", url="/api/slow", timeout=DEFAULT_S * 1_000, tabId=tab)
+
+
+# Busy pages
+
+
+def busy_tab(shop: Driver) -> tuple[str, str]:
+    """Open a tab whose page answers nothing any more, with the ref of an element that it has."""
+    tab: str = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
+    found = shop.call("find", text="second page", tabId=tab)["matches"][0]
+    shop.call("evaluate", script="void setTimeout(() => { for (;;); })", tabId=tab)
+    return tab, found.split("[ref=")[1].split("]")[0]
+
+
+def test_looking_at_a_busy_page_answers_in_time_and_says_how_to_go_on(page: Driver) -> None:
+    tab, ref = busy_tab(page)
+    looks: list[tuple[str, dict[str, Any]]] = [
+        ("snapshot", {}),
+        ("find", {"text": "second", "timeout": 600}),
+        ("screenshot", {"timeout": 600}),
+        ("screenshot", {"selector": ref, "timeout": 600}),
+        ("getContent", {"timeout": 600}),
+        ("getContent", {"selector": "text=second", "timeout": 600}),
+    ]
+    for tool, args in looks:
+        began = time.monotonic()
+        error = page.fault(tool, tabId=tab, **args)
+        assert time.monotonic() - began < GUARD_S
+        told = (tool, error["type"], error.get("timeout"))
+        assert told == (tool, "timeout", args.get("timeout", 5_000))
+        assert "the page answers nothing, it is busy" in error["message"]
+        assert "keep it busy" in error["causes"][0]
+        assert f'action "close", tabId "{tab}"' in error["suggestion"]
+    # A page that cannot be left because of its script does not wait for its server.
+    error = page.fault("navigate", url="/", timeout=1_500, tabId=tab)
+    assert "it is busy" in error["message"]
+    assert not any("the server has not answered" in cause for cause in error["causes"])
+    page.call("tabs", action="close", tabId=tab)
