@@ -230,7 +230,8 @@ class Explainer:
             case "crashed":
                 return ActionFailed(
                     f"tab {tab.id} crashed",
-                    hint="open another with tabs (action new); the session goes on",
+                    hint="navigate revives it, or open another with tabs (action new); the session"
+                    " goes on",
                     **common,
                 )
         hint = "call snapshot to see what the element is and can do"

@@ -228,10 +228,14 @@ class E2eSession:
         self.tabs[tab.id] = tab
         self.opened[tab.id] = (opener, self.clock())
         self.current = self.current or tab.id
+        return await self._attach(tab, page)
+
+    async def _attach(self, tab: Tab, page: Page) -> Tab:
+        """Hear and record what happens in the page of a tab."""
         page.on("dialog", lambda dialog: self._on_dialog(tab, dialog))
         page.on("download", lambda download: self._spawn(self._on_download(tab, download)))
         page.on("crash", lambda _: self._on_crash(tab))
-        page.on("close", lambda _: self._on_close(tab))
+        page.on("close", lambda _: self._on_close(tab, page))
         page.on("framenavigated", lambda frame: self._on_navigated(tab, frame))
         assert self.browser is not None
         tab.target_id, asked = await self.browser.target_id(page)
@@ -243,6 +247,22 @@ class E2eSession:
             )
             self.timeline.adopt(f"tab {tab.id}", tab.recording.ring)
         return tab
+
+    async def _revive(self, tab: Tab) -> None:
+        """Give a tab that crashed another page: Playwright never uses the old one again."""
+        assert self.browser is not None
+        assert self.browser.context is not None
+        old = tab.page
+        self._own_pages += 1
+        try:
+            page = await self.browser.context.new_page()
+            tab.renew(page)
+            self._opening[page] = asyncio.ensure_future(self._attach(tab, page))
+            await self._opening[page]
+        finally:
+            self._own_pages -= 1
+        self._opening.pop(old, None)
+        self._spawn(old.close())
 
     def on_page(self, page: Page) -> None:
         """A page that the app opened: it becomes a tab, and the agent is told."""
@@ -296,7 +316,9 @@ class E2eSession:
         self.note("tab crashed", tab.id)
         tab.interrupt()
 
-    def _on_close(self, tab: Tab) -> None:
+    def _on_close(self, tab: Tab, page: Page) -> None:
+        if page is not tab.page:
+            return  # the tab lives on in another
         if self.tabs.pop(tab.id, None) is not None and self.ended is None:
             self.note("tab closed", tab.id)
         self._opening.pop(tab.page, None)
@@ -378,6 +400,8 @@ class E2eSession:
             if tab.dialog is not None:
                 raise dialog_open(tab)
             self._forget_baseline_timer()
+            if tab.crashed and tool == "navigate":
+                await self._revive(tab)
             if tool in LEAVING and (tab.step is None or tab.step.ok):
                 self._spawn(tab.ask_before_leaving())
             step = self._begin(tool, tab, target, args or {})

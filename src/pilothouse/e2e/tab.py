@@ -114,6 +114,13 @@ class Tab:
     def events(self, since: int) -> list[dict[str, Any]]:
         return self.recording.since(since) if self.recording else []
 
+    def renew(self, page: Page) -> None:
+        """Live on in another page; what was recorded of the old one is not of this one."""
+        self.page, self.recording, self._cdp = page, None, None
+        self.dialog, self.crashed, self.is_busy = None, False, False
+        self.told_seq = self.hot_seq = self.shown_seq = 0
+        self.baseline, self.untold, self.unfinished = "", None, False
+
     def interrupt(self) -> None:
         """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
         if self._stirred is not None and not self._stirred.done():

@@ -272,13 +272,14 @@ async def end_session(args: EndSession, helm: Helm) -> SessionEnd:
 
 
 class SessionStatus(Result):
-    status: Literal["running", "stopped", "unhealthy"] = Field(description="Of the app's server")
+    status: Literal["running", "stopped", "unhealthy"] = Field(description="Of the app")
     session_id: str = Field(description="The session")
     state: str = Field(description="CREATED, ACTIVE, IDLE or TERMINATED")
     url: str = Field(default="", description="The app")
     uptime: float = Field(description="Of the session, in seconds")
-    healthy: bool = Field(description="Whether the server answers")
+    healthy: bool = Field(description="Whether the server answers and no tab has crashed")
     tabs: int = Field(description="Open tabs")
+    crashed: list[str] = Field(default_factory=list, description="Tabs that navigate revives")
     steps: int = Field(description="Steps taken")
     ends_at: str = Field(description="Idle until then, it is ended")
     services: list[dict[str, Any]] = Field(default_factory=list, description="Each server")
@@ -298,7 +299,8 @@ async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
     state = helm.find(args.session_id).state  # before this call makes it ACTIVE itself
     async with helm.using(args.session_id) as session:
         healths = [await server.health() for server in session.servers]
-        worst = "running"
+        crashed = [tab.id for tab in session.tabs.values() if tab.crashed]
+        worst = "unhealthy" if crashed else "running"
         for health in healths:
             if health.status != "running":
                 worst = "stopped" if "stopped" in (health.status, worst) else "unhealthy"
@@ -310,6 +312,7 @@ async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
             uptime=round((session.clock() - session.started_at) / 1000, 3),
             healthy=worst == "running",
             tabs=len(session.tabs),
+            crashed=crashed,
             steps=len(session.steps),
             ends_at=iso(session.clock() + session.idle_sec * 1000),
             services=[

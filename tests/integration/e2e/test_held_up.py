@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.until import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -139,3 +141,29 @@ def test_looking_at_a_busy_page_answers_in_time_and_says_how_to_go_on(page: Driv
     assert "it is busy" in error["message"]
     assert not any("the server has not answered" in cause for cause in error["causes"])
     page.call("tabs", action="close", tabId=tab)
+
+
+# Crashed tabs
+
+
+def test_a_crashed_tab_makes_the_session_unhealthy_until_navigate_revives_it(shop: Driver) -> None:
+    shop.visit("/second.html")
+    before = shop.call("tabs")["tabs"]
+    assert shop.call("getSessionStatus")["status"] == "running"
+    wait_until(lambda: shop.processes("renderer"))
+    for renderer in shop.processes("renderer"):
+        renderer.kill()
+    unhealthy = wait_until(lambda: (s := shop.call("getSessionStatus"))["crashed"] and s)
+    assert unhealthy["status"] == "unhealthy"
+    assert (unhealthy["healthy"], unhealthy["crashed"]) == (False, ["t1"])
+    assert "navigate" in shop.fault("click", selector="h1")["suggestion"]
+    done = shop.visit("/second.html")
+    assert (done["status"], done["title"]) == (200, "The second page")
+    assert shop.call("getSessionStatus")["status"] == "running"
+    # It is the same tab, recorded as before.
+    (tab,) = shop.call("tabs")["tabs"]
+    assert (tab["id"], tab["current"]) == ("t1", True)
+    assert tab["targetId"] != before[0]["targetId"]
+    asked = shop.call("evaluate", script="fetch('/api/slow?ms=1').then(() => 1)")
+    assert any("/api/slow?ms=1" in line for line in asked["requests"])
+    assert shop.call("click", selector="h1")["success"] is True
