@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from pilothouse.core.faults import InvalidInput
-from pilothouse.core.model import Result
 from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.model import STEP_FAULTS
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.protocol import read_error
-from pilothouse.e2e.step_record import dialog_facts
-from pilothouse.e2e.steps import E2E, InTab
+from pilothouse.e2e.steps import E2E, Acted, InTab, acted
 
 if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
@@ -29,13 +27,12 @@ class HandleDialog(InTab):
     text: str | None = Field(default=None, description="What a prompt is answered with")
 
 
-class DialogHandled(Result):
+class DialogHandled(Acted):
     handled: bool = Field(description="Always true")
     type: str = Field(description="alert, confirm, prompt or beforeunload")
     message: str = Field(description="What the dialog said")
-    url: str = Field(description="Where the tab is now")
     dialog: dict[str, Any] | None = Field(default=None, description="The next one, open now")
-    step: str | None = Field(default=None, description="What it had held up, if that is not done")
+    step: str = Field(default="", description="What it had held up, if that is not done")
 
 
 @tool(
@@ -46,7 +43,7 @@ class DialogHandled(Result):
     examples=(Example(title="Confirm", args={"accept": True}),),
 )
 async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
-    """Accept or dismiss the dialog that is open in a tab."""
+    """Accept or dismiss the dialog that is open in a tab; says what that caused."""
     async with helm.using(args.session_id) as session:
         session.check_alive()
         tab = session.tab(args.tab_id)
@@ -59,22 +56,24 @@ async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
                 expected="a tab with an open dialog",
                 received=tab.id,
             )
-        tab.dialog = None
-        navigations = tab.navigations
-        if args.accept:
-            await dialog.accept(args.text) if args.text is not None else await dialog.accept()
-        else:
-            await dialog.dismiss()
-        session.record("handleDialog", tab.id, accept=args.accept, text=args.text)
-        leaves = dialog.type == "beforeunload" and args.accept
-        unfinished = await _went_on(tab, navigations if leaves else None)
+
+        async def answer() -> str:
+            tab.dialog = None
+            navigations = tab.navigations
+            if args.accept:
+                await dialog.accept(args.text) if args.text is not None else await dialog.accept()
+            else:
+                await dialog.dismiss()
+            leaves = dialog.type == "beforeunload" and args.accept
+            return await _went_on(tab, navigations if leaves else None)
+
+        done = await session.answer_dialog(tab, {"accept": args.accept, "text": args.text}, answer)
         return DialogHandled(
+            **acted(done),
             handled=True,
             type=dialog.type,
             message=session.mask(dialog.message),
-            url=session.mask(tab.url),
-            dialog=session.mask(dialog_facts(tab)) if tab.dialog else None,
-            step=session.mask(unfinished) or None,
+            step=session.mask(done.value or ""),
         )
 
 

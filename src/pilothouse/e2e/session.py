@@ -434,12 +434,35 @@ class E2eSession:
                 changes, tab.untold = tab.untold.joined(changes), None
             if not tells and not step.looks:
                 tab.untold = changes
-            if not step.looks:
-                await self._wait_announced(step, tab)
-            if tab.recording is not None:
-                await tab.recording.explained()
+            await self._wait_told(step, tab)
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
+
+    async def answer_dialog[T](
+        self, tab: Tab, args: dict[str, Any], answer: Callable[[], Awaitable[T]]
+    ) -> Done[T]:
+        """Take the step that answers a tab's dialog; what it held up goes on and is not waited for
+        any longer than `answer` does."""
+        async with tab.turn:
+            step = self._begin("handleDialog", tab, "", args)
+            earlier = noteworthy(tab.events(tab.told_seq), self.base)
+            navigations = tab.navigations
+            try:
+                value = await answer()
+            except Exception as error:
+                raise await self._failed(step, tab, error) from None
+            asked, later = tab.take_changes(), await tab.changes()  # by what was held up, and now
+            changes = asked.joined(later) if asked else later
+            await self._wait_told(step, tab)
+            navigated = tab.navigations > navigations
+            return self._done(step, tab, value, changes, earlier, navigated, tells=True)
+
+    async def _wait_told(self, step: Step, tab: Tab) -> None:
+        """Wait a moment for what is about to be known of a step that was taken."""
+        if not step.looks:
+            await self._wait_announced(step, tab)
+        if tab.recording is not None:
+            await tab.recording.explained()
 
     async def _wait_announced(self, step: Step, tab: Tab) -> None:
         """Wait for the tabs and downloads of a step that the page's own events announce."""

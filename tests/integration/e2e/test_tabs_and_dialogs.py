@@ -156,6 +156,26 @@ def test_a_dialog_is_answered_as_told(
     wait_until(lambda: shop.text("#said").strip() == said)
 
 
+def test_the_answer_to_a_dialog_tells_what_it_caused(shop: Driver) -> None:
+    shop.visit("/dialogs.html")
+    order = (
+        "if (confirm('really?')) { show('ordered'); fetch('/api/slow?ms=1', {method: 'POST'}); }"
+        " else show('kept')"
+    )
+    button = f'<button id=order onclick="{order}">Order</button>'
+    shop.value(f"void document.body.insertAdjacentHTML('beforeend', `{button}`)")
+    assert shop.call("click", selector="#order")["dialog"]["message"] == "really?"
+    done = shop.call("handleDialog", accept=True)
+    assert (done["success"], done["handled"]) == (True, True)
+    assert "ordered" in done["dom"]
+    assert any(line.startswith("POST /api/slow?ms=1") for line in done["requests"])
+    assert "navigated" not in done
+    shop.call("click", selector="#order")
+    done = shop.call("handleDialog", accept=False)
+    assert "kept" in done["dom"]
+    assert "requests" not in done
+
+
 def test_every_step_in_a_tab_with_a_dialog_is_dialog_open(shop: Driver) -> None:
     shop.visit("/dialogs.html")
     shop.call("click", selector="#alert")
@@ -208,7 +228,8 @@ def test_who_may_leave_a_page_has_left_it_when_the_dialog_is_answered(shop: Driv
         "navigate /second.html was not done: net::ERR_ABORTED",
     )
     assert shop.call("goBack")["dialog"]["type"] == "beforeunload"
-    assert shop.call("handleDialog", accept=True)["url"] == f"{shop.url}/"
+    left = shop.call("handleDialog", accept=True)
+    assert (left["url"], left["navigated"]) == (f"{shop.url}/", True)
     assert shop.value("location.pathname") == "/"
 
 
