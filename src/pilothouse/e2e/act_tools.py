@@ -104,7 +104,9 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
     look = args.wait_until != "load"
     done = await step(helm, args, "navigate", do, target=args.url, look=look)
     status, title = done.value or (None, "")
-    return Navigated(**acted(done), status=status, title=session.mask(title))
+    return Navigated(
+        **acted(done), success=not done.is_held, status=status, title=session.mask(title)
+    )
 
 
 def _check_proxy(asked: str, reached: str, headers: dict[str, str]) -> None:
@@ -146,7 +148,8 @@ async def go_back(args: GoBack, helm: Helm) -> Acted:
     async def do(tab: Tab) -> None:
         await (tab.page.go_forward() if args.forward else tab.page.go_back())
 
-    return Acted(**acted(await step(helm, args, "goBack", do)))
+    done = await step(helm, args, "goBack", do)
+    return Acted(**acted(done), success=not done.is_held)
 
 
 class Click(Targeting):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
 """Tools that cannot cause anything; their answers have no place for what happened meanwhile."""
+BEFORE_UNLOAD = "beforeunload"
+"""The type of a dialog that asks whether its page may be left."""
 LEAVING = frozenset(("navigate", "goBack"))
 """Tools that leave the document, and whatever it had still to do."""
 
@@ -95,6 +97,11 @@ class Done[T]:
     notices: list[dict[str, Any]]
     dialog: dict[str, Any] | None
 
+    @property
+    def is_held(self) -> bool:
+        """The page asks whether it may be left, and is still there."""
+        return self.dialog is not None and self.dialog["type"] == BEFORE_UNLOAD
+
 
 def dialog_facts(tab: Tab) -> dict[str, Any]:
     """What is open, and the step that may not be done yet: the page cannot be asked meanwhile."""
@@ -102,7 +109,8 @@ def dialog_facts(tab: Tab) -> dict[str, Any]:
     assert dialog is not None
     facts = {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}
     if tab.held_up and not tab.held_up[0].looks:
-        facts["holdsUp"] = f"{tab.held_up[0].name}: handleDialog says if it was not done"
+        asks = "the page asks before it is left, " if dialog.type == BEFORE_UNLOAD else ""
+        facts["holdsUp"] = f"{tab.held_up[0].name}: {asks}handleDialog says if it was not done"
     return facts
 
 

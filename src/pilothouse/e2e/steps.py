@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -66,7 +66,8 @@ class Targeting(Acting):
 class Acted(Result):
     """A step that was taken, with what it caused so far."""
 
-    success: bool = Field(default=True, description="Always true")
+    failed: ClassVar[str] = "Not done: the page asks before it is left; call handleDialog."
+    success: bool = Field(default=True, description="False: a dialog keeps the page from leaving")
     url: str = Field(description="Where the tab is now")
     navigated: bool = Field(default=False, description="Whether another page was loaded")
     dom: str = Field(default="", description="What changed in the page")
@@ -88,7 +89,7 @@ class Acted(Result):
         return {k: v for k, v in shown.items() if v not in ("", [], False) or k == "success"}
 
     def tell(self, story: Story) -> None:
-        story.say("Done." if self.success else "Not so.")
+        story.say("Done." if self.success else self.failed)
         story.quote("result", {k: v for k, v in self.dump().items() if k != "success"})
 
 

@@ -221,13 +221,16 @@ def test_who_may_leave_a_page_has_left_it_when_the_dialog_is_answered(shop: Driv
     shop.visit("/dialogs.html")
     here = shop.value("onbeforeunload = event => event.preventDefault(), location.href")
     shop.call("click", selector="h1")  # a page that nobody has touched is left without a word
-    assert shop.visit("/second.html")["dialog"]["type"] == "beforeunload"
+    held = shop.visit("/second.html")
+    assert (held["success"], held["url"], held["dialog"]["type"]) == (False, here, "beforeunload")
+    assert held["dialog"]["holdsUp"].startswith("navigate /second.html: the page asks before it is")
     stayed = shop.call("handleDialog", accept=False)
     assert (stayed["url"], stayed["step"]) == (
         here,
         "navigate /second.html was not done: net::ERR_ABORTED",
     )
-    assert shop.call("goBack")["dialog"]["type"] == "beforeunload"
+    held = shop.call("goBack")
+    assert (held["success"], held["dialog"]["type"]) == (False, "beforeunload")
     left = shop.call("handleDialog", accept=True)
     assert (left["url"], left["navigated"]) == (f"{shop.url}/", True)
     assert shop.value("location.pathname") == "/"
