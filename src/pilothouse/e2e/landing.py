@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.protocol import ref_of
-from pilothouse.e2e.tab import CHANGES_S, Missed
+from pilothouse.e2e.tab import CHANGES_S, FRAME_S, Missed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from pilothouse.e2e.browser import Frame
     from pilothouse.e2e.tab import Tab
 
 FINAL_EVENTS: dict[str, list[str]] = {
@@ -93,9 +94,10 @@ async def _aimed(tab: Tab, selector: str, kind: str, act: Callable[[], Awaitable
     if changes is None or tab.navigations != navigations:
         return Landing()
     landing = judge(changes.aim, presses=presses)
-    if not ref_of(selector) and (landing.missed or changes.aim is None):
+    if landing.missed or changes.aim is None:
         # The element may be another by now, or in a frame, which alone can tell.
-        landing = judge(await _check(tab, selector), presses=presses)
+        told = await (_ask_frames(tab) if ref_of(selector) else _check(tab, selector))
+        landing = judge(told, presses=presses)
     return landing
 
 
@@ -104,6 +106,25 @@ async def _arm(tab: Tab, selector: str, events: list[str]) -> None:
         await tab.locator(selector).evaluate(f"(one, kinds) => ({_ARM})([one], kinds)", events)
     else:
         await tab.locator(selector).evaluate_all(_ARM, events)
+
+
+async def _ask_frames(tab: Tab) -> dict[str, Any] | None:
+    """Return what the frame tells that has the element of a ref, which is the same for ever."""
+
+    async def ask(frame: Frame) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(FRAME_S):
+                told: dict[str, Any] | None = await frame.evaluate(f"({_CHECK})([])")
+                return told
+        except TimeoutError:
+            return None
+        except Exception as error:
+            if not error_name(error):
+                raise
+            return None  # it has gone
+
+    told = await asyncio.gather(*map(ask, tab.page.frames))
+    return next(filter(None, told), None)
 
 
 async def _check(tab: Tab, selector: str) -> dict[str, Any] | None:

@@ -182,3 +182,68 @@ def test_a_drop_that_nobody_takes_is_an_error(page: Driver) -> None:
     )
     error = page.fault("drag", **{"from": "#card", "to": "#lane"})
     assert error["type"] == "click_missed"
+
+
+def ref_of(shop: Driver, text: str) -> str:
+    found: str = shop.call("find", text=text)["matches"][0]
+    return found.split("[ref=")[1].split("]")[0]
+
+
+def test_a_ref_in_a_frame_is_judged_by_what_took_the_click_there(page: Driver) -> None:
+    show(page, '<iframe id=inner style="width: 600px; height: 300px"></iframe>')
+    inner = f'<main><div style="{BOX}">under</div><button id=t style="{BOX}">Buy</button></main>'
+    page.value(f"() => {{ inner.contentDocument.body.innerHTML = {json.dumps(inner)}; }}")
+    ref = ref_of(page, "Buy")
+    assert ref.startswith("f")
+    assert not {"landed", "retried"} & page.call("click", selector=ref).keys()
+    shifting = SHIFTING.replace("did.push(1)", "0").replace("ONCE", "false")
+    page.value(f"void inner.contentWindow.eval({json.dumps(shifting)})")
+    error = page.fault("click", selector=ref)
+    assert (error["type"], error["selector"]) == ("click_missed", ref)
+    assert error["tookIt"].startswith("main")
+
+
+MUI_LIKE = """
+  <div id=t role=combobox style="BOX">None</div>
+  <script type=text/plain>
+    t.onmousedown = () => {
+      document.body.insertAdjacentHTML('beforeend', `<div id=popover style="position: fixed;
+        inset: 0"><ul style="margin: 150px 20px"><li id=ten>Ten</li><li>Twenty</li></ul></div>`);
+      popover.onclick = event => {
+        if (event.target.localName === 'li') { t.textContent = 'Ten'; did.push(1); }
+        popover.remove();
+      };
+    };
+  </script>
+"""
+RADIX_LIKE = """
+  <button id=t role=combobox style="BOX">None</button>
+  <script type=text/plain>
+    t.onpointerdown = event => {
+      event.preventDefault();
+      document.body.style.pointerEvents = 'none';
+      document.body.insertAdjacentHTML('beforeend', `<div id=popover style="pointer-events: auto;
+        position: fixed; left: 40px; top: 150px"><div id=ten role=option>Ten</div></div>`);
+      ten.onpointerup = () => {
+        t.textContent = 'Ten';
+        did.push(1);
+        popover.remove();
+        document.body.style.pointerEvents = '';
+      };
+    };
+  </script>
+"""
+SELECTS = {"like MUI's": MUI_LIKE, "like Radix's": RADIX_LIKE}
+
+
+@pytest.mark.parametrize("kind", SELECTS)
+def test_a_select_that_opens_when_it_is_pressed_and_its_option_are_successes(
+    page: Driver, kind: str
+) -> None:
+    show(page, SELECTS[kind].replace("BOX", BOX))
+    page.value("void (0, eval)(document.querySelector('script').textContent)")
+    for selector in ("#t", "#ten"):
+        done = page.call("click", selector=selector)
+        assert done["success"]
+        assert "retried" not in done
+    assert (page.text("#t"), did(page)) == ("Ten", [1])
