@@ -54,6 +54,7 @@ ROWS: tuple[Row, ...] = (
     e2e_steps.SCREENSHOT,
     e2e_dossier.LATE,
     e2e_dossier.TOKENS,
+    e2e_dossier.TOKENS_WITH_LOG,
     intercept_proxy.PLAIN,
     intercept_proxy.TLS,
     intercept_proxy.LARGE_BODY,

@@ -1,9 +1,11 @@
 """A failing click with its full dossier: how much later than the step's own timeout it comes."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from bench.driving import site
 from bench.peers import PILOTHOUSE, Workshop
@@ -12,6 +14,7 @@ from bench.wire import Json, StdioServer, WireError
 from pilothouse.core.paging import estimated_tokens
 
 TIMEOUT_MS = 500
+LOG_LINES = 200
 
 
 def failing_click(server: StdioServer, selector: str) -> tuple[float, int]:
@@ -36,10 +39,16 @@ def tokens(server: StdioServer) -> float:
 
 
 @contextmanager
-def run(measured: str, workshop: Workshop) -> Iterator[Samplers]:
-    with site() as url, workshop.start(PILOTHOUSE) as server:
+def run(measured: str, workshop: Workshop, log_lines: int = 0) -> Iterator[Samplers]:
+    with (
+        site() as url,
+        workshop.start(PILOTHOUSE) as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        log = Path(folder) / "stderr.log"
+        log.write_text("".join(f"{n} error: {'x' * 120}\n" for n in range(log_lines)))
         server.handshake()
-        server.call_tool("startSession", {"url": url})
+        server.call_tool("startSession", {"url": url, "logs": {"stderr": str(log)}})
         # A page with a history: console lines, requests and exceptions that the dossier tells.
         server.call_tool("navigate", {"url": f"{url}/mix?n=20"})
         sampler = late if measured == "late" else tokens
@@ -66,4 +75,14 @@ TOKENS = Row(
     better="lower",
     bound=Bound(2_500),
     run=partial(run, "tokens"),
+)
+TOKENS_WITH_LOG = Row(
+    name="e2e-dossier-tokens-log",
+    title=f"The same where the server has written {LOG_LINES} lines to stderr",
+    subject=PILOTHOUSE,
+    peers=(),
+    unit="tokens",
+    better="lower",
+    bound=Bound(2_500),
+    run=partial(run, "tokens", log_lines=LOG_LINES),
 )

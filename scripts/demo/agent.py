@@ -45,13 +45,12 @@ class Agent:
             raise DemoFailed(f"{tool} failed: {_reason(content)}")
         return content
 
-    async def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The error of a call that the story needs to fail. Raises DemoFailed."""
+    async def failure(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return what a call that the story needs to fail answers. Raises DemoFailed."""
         is_error, content = await self.ask(tool, **arguments)
         if not is_error:
             raise DemoFailed(f"{tool} went well, although the shop has a fault: was it mended?")
-        error: dict[str, Any] = content["error"]
-        return error
+        return content
 
     async def ask(self, tool: str, **arguments: Any) -> tuple[bool, dict[str, Any]]:
         """Whether it failed, and the structured content."""

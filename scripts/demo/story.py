@@ -93,19 +93,20 @@ class Story:
             teller.say(f"The click sent {request}.")
 
         teller.begin("The receipt does not come: the dossier says why")
-        error = await agent.fault("waitForSelector", selector=RECEIPT, timeout=RECEIPT_MS)
+        failed = await agent.failure("waitForSelector", selector=RECEIPT, timeout=RECEIPT_MS)
+        error: dict[str, Any] = failed["error"]
         self._take(error["screenshot"]["path"], "failure.png")
         self._take(error["dossier"]["path"], "dossier.html")
-        self._show_dossier(error)
+        self._show_dossier(error, failed["serverLogs"]["stderr"])
         return error
 
-    def _show_dossier(self, error: dict[str, Any]) -> None:
+    def _show_dossier(self, error: dict[str, Any], stderr: str) -> None:
         show = self.teller.show
         show(Lines("Likely causes", tuple(error["causes"]), frozenset({0})))
         show(Lines("Requests", tuple(_request(one) for one in error.get("requests", ()))))
         console = (f"{one['level']}: {one['text']}" for one in error.get("console", ()))
         show(Lines("Console", tuple(console)))
-        show(Quote("Server log", error["serverLogs"]["stderr"]))
+        show(Quote("Server log", stderr))
         show(Picture("The page when the step failed", self.folder / "failure.png"))
         self.teller.say("The whole dossier, for people, is dossier.html.")
 

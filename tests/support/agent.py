@@ -49,10 +49,15 @@ class Agent(RawStdio):
 
     def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """The error of a call that must fail."""
+        error: dict[str, Any] = self.failure(tool, **arguments)["error"]
+        return error
+
+    def failure(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return what a call that must fail answers: its error, and what stands beside it."""
         result = self.ask(tool, **arguments)
         assert result["isError"], result
-        error: dict[str, Any] = result["structuredContent"]["error"]
-        return error
+        content: dict[str, Any] = result["structuredContent"]
+        return content
 
     def resource(self, uri: str) -> bytes:
         """A resource's content; its text as bytes too."""

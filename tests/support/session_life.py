@@ -206,6 +206,13 @@ class Driver(RawStdio):
         """The error of a call that must fail."""
         return bad(self.ask(tool, **arguments))
 
+    def failure(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return what a call that must fail answers: its error, and what stands beside it."""
+        result = self.ask(tool, **arguments)
+        bad(result)
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
     def start(self, script: str = "app.py", **arguments: Any) -> dict[str, Any]:
         """A session on one of the place's dev servers."""
         arguments.setdefault("command", [sys.executable, script])

@@ -17,7 +17,7 @@ wrong, and the next call worth making: an agent reads the hint and acts on it.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,8 @@ class Fault(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+        self.beside: dict[str, Any] = {}
+        """What stands beside `error` in the structured content, where a spec has it there."""
 
     def render(
         self, envelope: Envelope, context: Mapping[str, object] | None = None

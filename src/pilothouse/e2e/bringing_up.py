@@ -176,7 +176,7 @@ class Builder:
         means = self._means
 
         def on_line(service: str, stream: str, line: str) -> None:
-            session.timeline.emit(
+            session.server_wrote(
                 ServerLogged(
                     at=means.clock(),
                     service=service,

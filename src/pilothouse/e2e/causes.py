@@ -40,9 +40,16 @@ class Evidence:
     """What went wrong round the step, the likeliest cause first."""
     led_to: str = ""
     """The action that led to another page, and which, where something went wrong before it did."""
+    has_log: bool = False
+    """Whether it is known where a server of the session writes its errors."""
     server_lines: list[str] = field(default_factory=list)
+    """The newest lines that the servers wrote to stderr."""
+    since_step: int = 0
+    """How many of them, the last ones, were written since the step began."""
+    stdout_lines: list[str] = field(default_factory=list)
+    """What the servers wrote to stdout round the step."""
     untimed_lines: list[str] = field(default_factory=list)
-    """Those of them that were read from a file, so that their times are not known."""
+    """New lines of stderr that were read from a file, so that their times are not known."""
     server_exit: dict[str, Any] | None = None
     refusals: list[str] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.fence import visible_json
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.causes import Evidence
 
 BUDGET = 7_200
-"""Characters of an error's JSON. It stands in an answer twice, as text and as structured content,
+"""Characters of a failure's JSON. It stands in an answer twice, as text and as structured content,
 and both together stay under 16,000; what the call itself adds (its arguments, cut, and the time)
 takes the rest."""
 LEAST = 1_500
@@ -22,39 +23,91 @@ LEAST = 1_500
 
 # Lines of each section and characters of a line, from generous to bare.
 _LEVELS = (
-    (24, 8, 6, 40, 14, 300),
-    (14, 5, 5, 25, 10, 240),
-    (8, 4, 3, 14, 6, 160),
-    (4, 2, 2, 6, 4, 90),
+    (24, 8, 6, 14, 300),
+    (14, 5, 5, 10, 240),
+    (8, 4, 3, 6, 160),
+    (4, 2, 2, 4, 90),
 )
+# The same of the servers' logs: lines of stderr and of stdout, characters of a line.
+_LOG_LEVELS = (
+    (100, 20, 300),
+    (100, 10, 160),
+    *((lines, 5, 80) for lines in range(100, 39, -5)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A dossier in the two places that it has in an answer."""
+
+    inside: dict[str, Any]
+    """What `error` itself carries."""
+    beside: dict[str, Any]
+    """What stands beside `error`."""
 
 
 def compose(
     evidence: Evidence, base: str, captured_at: str, frame: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The sections of a dossier, as rich as the budget allows beside the error that frames them."""
-    room = max(LEAST, BUDGET - len(visible_json(frame or {})))
+) -> Composed:
+    """Return a dossier that is as rich as the budget allows, with the error that frames it.
+
+    The least that is told of the logs has its room before all else, and they get what is left.
+    """
+    least = _size(_server_logs(evidence, captured_at, _LOG_LEVELS[-1]))
+    free = BUDGET - _size(frame or {})
+    inside = _inside(evidence, base, max(LEAST, free - least))
+    free -= _size(inside)
+    logs = (_server_logs(evidence, captured_at, level) for level in _LOG_LEVELS)
+    beside = next((each for each in logs if _size(each) <= max(least, free)), {})
+    return Composed(inside, beside)
+
+
+def _inside(evidence: Evidence, base: str, room: int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for level in _LEVELS:
-        made = dict(_sections(evidence, base, captured_at, level))
-        if len(visible_json(made)) <= room:
+        made = dict(_sections(evidence, base, level))
+        if _size(made) <= room:
             return made
-    for name in ("timeline", "snapshotDiff", "serverLogs", "candidates", "requests", "console"):
+    for name in ("timeline", "snapshotDiff", "candidates", "requests", "console"):
         made.pop(name, None)
-        if len(visible_json(made)) <= room:
+        if _size(made) <= room:
             break
     return made
 
 
 def whole(evidence: Evidence, base: str, captured_at: str) -> dict[str, Any]:
-    """The same without a budget, for the page that a person opens."""
-    return dict(_sections(evidence, base, captured_at, (400, 100, 100, 200, 200, 4_000)))
+    """Return the same without a budget and in one place, for the page that a person opens."""
+    return {
+        **dict(_sections(evidence, base, (400, 100, 100, 200, 4_000))),
+        **_server_logs(evidence, captured_at, (100, 100, 4_000)),
+    }
 
 
-def _sections(
-    evidence: Evidence, base: str, captured_at: str, level: tuple[int, ...]
-) -> Iterator[tuple[str, Any]]:
-    diff_lines, console, requests, log_lines, moments, width = level
+def _size(section: dict[str, Any]) -> int:
+    return len(visible_json(section))
+
+
+def _server_logs(
+    evidence: Evidence, captured_at: str, level: tuple[int, int, int]
+) -> dict[str, Any]:
+    """Return what the servers wrote last, each line with its beginning."""
+    if not evidence.has_log:
+        return {}
+    lines, stdout_lines, width = level
+    shown = [cut_line(line, width) for line in evidence.server_lines[-lines:]]
+    logs: dict[str, Any] = {
+        "stderr": "\n".join(shown),
+        "capturedAt": captured_at,
+        "sinceStep": min(evidence.since_step, len(shown)),
+    }
+    if evidence.stdout_lines:
+        said = [cut_line(line, width) for line in evidence.stdout_lines[-stdout_lines:]]
+        logs["stdout"] = "\n".join(said)
+    return {"serverLogs": logs}
+
+
+def _sections(evidence: Evidence, base: str, level: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    diff_lines, console, requests, moments, width = level
     yield "causes", rank(evidence, base, min(300, max(width, 160)))
     if evidence.screenshot:
         yield "screenshot", evidence.screenshot
@@ -77,9 +130,6 @@ def _sections(
                 for exchange, body in evidence.requests[:requests]
             ],
         )
-    if evidence.server_lines or evidence.server_exit:
-        lines = [cut_line(line, width) for line in evidence.server_lines[-log_lines:]]
-        yield "serverLogs", {"stderr": "\n".join(lines), "capturedAt": captured_at}
     if evidence.server_exit:
         yield "server", evidence.server_exit
     if evidence.moments:

@@ -86,6 +86,7 @@ _LEVELS = {"error": "bad", "assert": "bad", "warn": "warn", "warning": "warn"}
 
 def dossier_page(title: str, facts: dict[str, Any], picture: bytes = b"") -> str:
     """`facts` are masked; everything in them is shown as text."""
+    logs = facts.get("serverLogs") or {}
     sections = (
         _section("Likely causes", _list(facts.get("causes"), "causes")),
         _section("Page", _picture(picture)),
@@ -96,7 +97,8 @@ def dossier_page(title: str, facts: dict[str, Any], picture: bytes = b"") -> str
         _section("Console", _articles(map(_console, facts.get("console") or ()))),
         _section("Requests", _articles(map(_request, facts.get("requests") or ()))),
         _section("Server", _pairs(facts.get("server"))),
-        _section("Server log", _text((facts.get("serverLogs") or {}).get("stderr"))),
+        _section("Server log", _text(logs.get("stderr"))),
+        _section("Server output", _text(logs.get("stdout"))),
         _section("Timeline", _timeline(facts.get("timeline"))),
         _folded("Snapshot", _text(facts.get("snapshot"))),
         _section("Not available", _list(facts.get("missing"))),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
@@ -17,10 +17,11 @@ from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.candidates import candidates
 from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges, short_url
-from pilothouse.e2e.logs import since
+from pilothouse.e2e.logs import since, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 from pilothouse.e2e.pictures import capture, shrunk
 from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
+from pilothouse.e2e.session import LOG_LINES
 from pilothouse.e2e.symptoms import (
     Nearness,
     Scene,
@@ -32,7 +33,7 @@ from pilothouse.e2e.symptoms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from pilothouse.core.timeline import Moment
     from pilothouse.e2e.digest import Exchange
@@ -48,7 +49,6 @@ SILENT_S = 1.0
 """A page that answers nothing for so long after that is not merely slow."""
 BEFORE_MS = 2_000
 BODIES = 3
-LOG_LINES = 100
 _TOLD = frozenset(
     {
         "StepFinished",
@@ -62,6 +62,11 @@ _TOLD = frozenset(
     }
 )
 """Events that say something about why a step failed."""
+_MASKED = (
+    *("snapshot", "baseline", "overlay", "hit", "refusals", "missing"),
+    *("server_lines", "stdout_lines"),
+)
+"""Fields of the evidence that are masked when all of it is there."""
 
 
 async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
@@ -103,7 +108,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     around = session.timeline.around(step.ended_at, before=BEFORE_MS, after=0)
     evidence.moments = [line for moment in around[-60:] if (line := _line(session, moment, step))]
     # Before anything is cut: half of a secret would not be known as one.
-    for name in ("snapshot", "baseline", "overlay", "hit", "server_lines", "refusals", "missing"):
+    for name in _MASKED:
         setattr(evidence, name, session.mask(getattr(evidence, name)))
     return evidence
 
@@ -232,32 +237,48 @@ def _symptoms(
 
 
 def _server(session: E2eSession, step: Step, evidence: Evidence) -> None:
-    begin = max(step.began_at - BEFORE_MS, session.dossier_at)
-    logged = [e for e in session.server_lines if begin < e.at <= step.ended_at]
-    errors = [event for event in logged if event.stream == "stderr"]
-    evidence.server_lines = [event.line for event in (errors or logged)[-LOG_LINES:]]
-    if not evidence.server_lines:
-        evidence.server_lines = evidence.untimed_lines = tails(session)
+    # Up to now: what the step made a server write may be read a moment after its end.
+    errors = list(session.server_errors)
+    before = [event.line for event in errors if event.at < step.began_at]
+    during = [event.line for event in errors if event.at >= step.began_at]
+    for older, newer in _foreign_lines(session, step):
+        before, during = [*older, *before], [*newer, *during]
+    evidence.has_log = any(server.info.logs.stderr for server in session.servers)
+    evidence.server_lines = [*before, *during][-LOG_LINES:]
+    evidence.since_step = min(len(during), LOG_LINES)
+    begin = step.began_at - BEFORE_MS
+    written = [event for event in session.server_lines if begin < event.at <= step.ended_at]
+    said = [event.line for event in written if event.stream == "stdout"]
+    evidence.stdout_lines = said[-LOG_LINES:]
+    evidence.untimed_lines = tails(session)
     for server in session.servers:
         if server.exit_code is not None:
             evidence.server_exit = {"type": "server_exited", "exitCode": server.exit_code}
 
 
+def _foreign_lines(session: E2eSession, step: Step) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the newest lines of each log that a server writes itself: before the step, since it."""
+    for path in session.foreign_logs:
+        with suppress(LogFileNotFound, LogReadFailed):
+            lines = tail(path, LOG_LINES, within=session.log_folders).text.splitlines()
+            known = step.log_sizes.get(str(path), 0)
+            new = since(path, known, within=session.log_folders).text.splitlines()
+            split = max(0, len(lines) - len(new))
+            yield lines[:split], lines[split:]
+
+
 def tails(session: E2eSession) -> list[str]:
-    """Of servers whose output goes to files of their own."""
+    """Return what no dossier has shown yet of the logs that servers write themselves."""
     lines: list[str] = []
     began = time.monotonic()
-    for server in session.servers:
-        path = server.info.logs.stderr
-        ours = not path or Path(path).is_relative_to(session.folder)
-        if ours or time.monotonic() - began > WITHIN_S:
-            continue
-        try:
-            new = since(Path(path), session.log_ends.get(path, 0), within=session.log_folders)
-            session.log_ends[path] = new.offset
+    for path in session.foreign_logs:
+        if time.monotonic() - began > WITHIN_S:
+            break
+        with suppress(LogFileNotFound, LogReadFailed):
+            known = session.log_ends.get(str(path), 0)
+            new = since(path, known, within=session.log_folders)
+            session.log_ends[str(path)] = new.offset
             lines += new.text.splitlines()
-        except (LogFileNotFound, LogReadFailed):
-            continue
     return lines[-LOG_LINES:]
 
 

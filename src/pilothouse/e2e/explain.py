@@ -95,10 +95,11 @@ class Explainer:
         if notices := session.take_notices():
             frame["notices"] = _short(self._mask(notices), 120)
         taken = {**fault.details, **frame, "message": fault.message, "suggestion": fault.hint}
-        facts = compose(evidence, session.base, now, taken)
+        made = compose(evidence, session.base, now, taken)
         if step.args.get("inline") and evidence.screenshot:
-            facts["screenshot"]["data"] = _data(evidence.screenshot["path"])
-        fault.details.update(facts, **frame)
+            made.inside["screenshot"]["data"] = _data(evidence.screenshot["path"])
+        fault.details.update(made.inside, **frame)
+        fault.beside = made.beside
         return fault
 
     def _keep(

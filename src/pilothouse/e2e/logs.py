@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_LINES = 10_000
 MAX_ANSWER = 500_000
@@ -71,6 +71,15 @@ class Appended:
 def without_escapes(text: str) -> str:
     """Text as a terminal shows it, without colours and cursor moves."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text
+
+
+def sizes(paths: Iterable[Path]) -> dict[str, int]:
+    """Return the bytes of each of the files that is there."""
+    found = {}
+    for path in paths:
+        with suppress(OSError, ValueError):
+            found[str(path)] = path.stat().st_size
+    return found
 
 
 def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.faults import Fault
@@ -15,6 +17,7 @@ from pilothouse.e2e.covered import Covered
 from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
 from pilothouse.e2e.frames import aim, is_stale
 from pilothouse.e2e.locating import Locating
+from pilothouse.e2e.logs import sizes
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserNoted,
@@ -40,7 +43,6 @@ from pilothouse.e2e.tab import Interrupted, Missed, NotBuilt, RefGone, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
-    from pathlib import Path
 
     from pilothouse.core.clock import Clock
     from pilothouse.core.timeline import Timeline
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 BASELINE_AFTER_S = 0.15
 """A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
 STEPS_KEPT = 2_000
+LOG_LINES = 100
+"""Lines of stderr that a failed step tells, as the spec has it."""
 CRASH = "browser_crashed"
 """The note of a session that ended with its browser."""
 SAVED_S = 0.3
@@ -106,6 +110,8 @@ class E2eSession:
     """Each tab there ever was: which one opened it, and when."""
     routes: Routes | None = None
     """Rules for requests, once there was one."""
+    server_errors: deque[ServerLogged] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    """The newest lines of stderr, which no flood of stdout drives out."""
     dossier_at: float = 0.0
     """Server lines up to then have been shown."""
     log_ends: dict[str, int] = field(default_factory=dict)
@@ -149,10 +155,22 @@ class E2eSession:
         """When a recording of this session was last read."""
         return max((t.recording.touched_at for t in self.tabs.values() if t.recording), default=0.0)
 
+    def server_wrote(self, logged: ServerLogged) -> None:
+        """Take a line of a server's output into the timeline."""
+        self.timeline.emit(logged)
+        if logged.stream == "stderr":
+            self.server_errors.append(logged)
+
     @property
     def server_lines(self) -> list[ServerLogged]:
         """The newest lines that its servers wrote."""
         return [event for _, event in self.timeline.ring(ServerLogged.source)]
+
+    @property
+    def foreign_logs(self) -> list[Path]:
+        """Logs of stderr that servers write themselves: their lines are not on the timeline."""
+        paths = [Path(path) for server in self.servers if (path := server.info.logs.stderr)]
+        return [path for path in paths if not path.is_relative_to(self.folder)]
 
     @property
     def failed_steps(self) -> dict[int, str]:
@@ -519,6 +537,7 @@ class E2eSession:
     def _begin(self, tool: str, tab: Tab, target: str, args: dict[str, Any]) -> Step:
         self._next_step += 1
         step = Step(self._next_step, tool, target, args, tab.id, self.clock(), tab.next_seq)
+        step.log_sizes = sizes(self.foreign_logs)
         tab.step, tab.step_began_at = step, step.began_at
         self.steps.append(step)
         del self.steps[:-STEPS_KEPT]

@@ -53,6 +53,8 @@ class Step:
     """How often its tab had navigated when it ended."""
     locators: dict[str, str] = field(default_factory=dict)
     """Selector → how a test would find the same element."""
+    log_sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes that each log which a server writes itself had when the step began."""
     kind: str = ""
     """The `type` of the field it fills in, where that decides how: `select-one`, `password`."""
 

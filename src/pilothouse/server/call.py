@@ -108,10 +108,11 @@ class Caller:
         level = "error" if fault.code in ERRORS else "warn"
         details = {"sessionId": self._redactor.text(named), "tool": tool.name, "code": fault.code}
         self._log.write(level, "tool_failed", details)
-        call: dict[str, Any] = {"tool": tool.name, "sessionId": named}
+        now = iso(session.clock())
+        call: dict[str, Any] = {"tool": tool.name, "sessionId": named, "timestamp": now}
         if not isinstance(fault, Internal):  # of which nothing is told but its number
             call["args"] = _small(raw, self._redactor)
-        context = {"timestamp": iso(session.clock()), "context": call}
+        context = {"timestamp": now, "context": call}
         return failure(tool.group, fault, self._redactor, context)
 
     def _incident(self, tool: Tool, error: Exception, session: Session) -> Internal:

@@ -77,7 +77,7 @@ def failure(
 ) -> Answer:
     """A fault in the form of the group's spec, masked like everything that is shown."""
     error = redactor.texts(fault.render(group.envelope, context))
-    structured = without_lone_surrogates({"error": error})
+    structured = without_lone_surrogates({"error": error, **redactor.texts(fault.beside)})
     if not group.own:
         return Answer(visible_json(structured), structured, is_error=True)
     story = Story()

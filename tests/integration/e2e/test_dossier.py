@@ -50,6 +50,13 @@ def fails(shop: Driver, selector: str = "#nothing", **arguments: Any) -> dict[st
     return shop.fault("click", **{"selector": selector, "timeout": 300, **arguments})
 
 
+def logs(shop: Driver, selector: str = "#nothing", **arguments: Any) -> dict[str, Any]:
+    """What a failed step tells of the server's log."""
+    asked = {"selector": selector, "timeout": 300, **arguments}
+    told: dict[str, Any] = shop.failure("click", **asked)["serverLogs"]
+    return told
+
+
 def fails_and_is_seen(shop: Driver, selector: str = "#nothing") -> dict[str, Any]:
     """The same until the page gave its picture and its snapshot in time, which are not waited for
     on a busy machine."""
@@ -69,14 +76,15 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
     faults.call("click", selector="#broken")
     until_title(faults, "answered 500")
     faults.call("click", selector="#throw")
-    error = fails(faults, timeout=500)
+    failed = faults.failure("click", selector="#nothing", timeout=500)
+    error = failed["error"]
 
     assert error["type"] == "element_not_found"
     assert error["message"] == 'Element not found: "#nothing" (500 ms)'
     assert error["suggestion"]
     assert error["context"]["tool"] == "click"
     assert error["context"]["args"] == {"selector": "#nothing", "timeout": 500}
-    assert error["timestamp"]
+    assert error["context"]["timestamp"] == error["timestamp"]
 
     (thrown,) = error["console"]
     assert thrown["level"] == "error"
@@ -88,8 +96,8 @@ def test_one_answer_holds_the_whole_story(faults: Driver) -> None:
     assert request["sent"] == "coupon=SUMMER"
     assert "the stock service said no" in request["body"]
 
-    assert "OutOfStock: lamp 17 is out of stock" in error["serverLogs"]["stderr"]
-    assert error["serverLogs"]["capturedAt"]
+    assert "OutOfStock: lamp 17 is out of stock" in failed["serverLogs"]["stderr"]
+    assert failed["serverLogs"]["capturedAt"]
 
     timeline = "\n".join(error["timeline"])
     for moment in ("click #broken ok", "500 from ", "OutOfStock", "click #nothing failed"):
@@ -265,11 +273,12 @@ def test_a_server_that_has_exited_is_the_first_cause_and_told_with_its_log(
 ) -> None:
     done = faults.call("click", selector="#exit", settle=300)
     wait_until(lambda: faults.call("getSessionStatus")["status"] == "stopped")
-    error = fails(faults)
+    failed = faults.failure("click", selector="#nothing", timeout=300)
+    error = failed["error"]
     try:
         assert error["causes"][0].startswith("the dev server has exited (code 3)")
         assert error["server"] == {"type": "server_exited", "exitCode": 3}
-        assert "fatal: the shop closes" in error["serverLogs"]["stderr"]
+        assert "fatal: the shop closes" in failed["serverLogs"]["stderr"]
         assert "fix the code, then restartServer" in error["next"]
         (notice,) = done.get("notices") or error["notices"]
         assert (notice["type"], notice["exitCode"]) == ("server_exited", 3)
@@ -295,9 +304,9 @@ def test_what_one_dossier_has_shown_the_next_does_not_repeat(faults: Driver) -> 
     until_title(faults, "answered 500")
     faults.call("click", selector="#throw")
     first = fails(faults)
-    assert {"console", "requests", "serverLogs"} <= first.keys()
+    assert {"console", "requests"} <= first.keys()
     second = fails(faults, "#flod")
-    assert not {"console", "requests", "serverLogs"} & second.keys()
+    assert not {"console", "requests"} & second.keys()
     assert second["causes"][0].startswith("nothing matches the selector; the page has button")
     faults.call("click", selector="#throw")
     assert len(fails(faults)["console"]) == 1
@@ -308,10 +317,11 @@ def test_a_dossier_knows_nothing_of_the_servers_of_another_session(shop: Driver)
     other = shop.start()["sessionId"]
     try:
         shop.call("navigate", url="/faults.html", sessionId=other)
-        shop.call("navigate", url="/api/broken", sessionId=other)
+        shop.call("navigate", url="/api/broken?of=the-other", sessionId=other)
         shop.call("navigate", url="/second.html", sessionId=first)
         error = fails(shop, sessionId=first)
-        assert "OutOfStock" not in str(error.get("serverLogs"))
+        wait_until(lambda: "?of=the-other" in logs(shop, sessionId=other)["stderr"])
+        assert "?of=the-other" not in logs(shop, sessionId=first)["stderr"]
         assert not any("OutOfStock" in cause for cause in error["causes"])
     finally:
         shop.call("endSession", sessionId=other)

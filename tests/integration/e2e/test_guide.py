@@ -81,7 +81,7 @@ def test_the_guide_works_from_the_start_to_the_end_of_a_session(shop: Path) -> N
             followed.append(exchange.tool)
             if "targetId" in answer:
                 words["TARGET"] = answer["targetId"]
-            if "dossier" in answer.get("error", {}) and "serverLogs" in answer["error"]:
+            if "dossier" in answer.get("error", {}) and "requests" in answer["error"]:
                 look_at(Path(answer["error"]["dossier"]["path"]))
                 check_files(Path(answer["error"]["dossier"]["path"]).parent)
             if exchange.tool == "exportSession":

@@ -210,10 +210,11 @@ def test_the_death_of_the_server_is_told_once_and_does_not_end_the_session(
 def test_a_step_that_fails_because_the_server_died_says_so(
     driver: Driver, session: dict[str, Any]
 ) -> None:
-    fault = driver.fault("navigate", **in_session(session, url="/?exit=7"))
+    failed = driver.failure("navigate", **in_session(session, url="/?exit=7"))
+    fault = failed["error"]
     assert fault["type"] == "navigation_failed"
     assert fault["server"] == {"type": "server_exited", "exitCode": 7}
-    assert "the last words of the app" in fault["serverLogs"]["stderr"]
+    assert "the last words of the app" in failed["serverLogs"]["stderr"]
     assert "exited (code 7)" in fault["causes"][0]
     driver.call("restartServer", **in_session(session))
     after = driver.call("navigate", **in_session(session, url="/"))

@@ -44,7 +44,7 @@ def facts(text: str) -> dict[str, Any]:
         "snapshotDiff": [f"+ {text}", f"- {text}"],
         "console": [{"level": "error", "text": text, "at": [text, text]}],
         "requests": [{"request": text, "sent": text, "body": text}],
-        "serverLogs": {"stderr": text},
+        "serverLogs": {"stderr": text, "stdout": text},
         "timeline": [text],
         "snapshot": text,
         "missing": [text],
@@ -59,6 +59,7 @@ def test_every_section_is_there_and_says_what_it_was_given() -> None:
         "Console",
         "Requests",
         "Server log",
+        "Server output",
         "Timeline",
         "Not available",
     ):
