@@ -23,9 +23,9 @@ def failing_click(server: StdioServer, selector: str) -> tuple[float, int]:
     call = {"name": "click", "arguments": {"selector": selector, "timeout": TIMEOUT_MS}}
     result: Json = server.request("tools/call", call)
     took = (time.perf_counter() - began) * 1000 - TIMEOUT_MS
-    error = result["structuredContent"]["error"]
-    if not result["isError"] or "screenshot" not in error:
-        raise WireError(f"no dossier: {error}")
+    content = result["structuredContent"]
+    if not result["isError"] or "screenshot" not in content:
+        raise WireError(f"no dossier: {content}")
     return took, estimated_tokens(result["content"][0]["text"])
 
 

@@ -95,7 +95,7 @@ class Story:
         teller.begin("The receipt does not come: the dossier says why")
         failed = await agent.failure("waitForSelector", selector=RECEIPT, timeout=RECEIPT_MS)
         error: dict[str, Any] = failed["error"]
-        self._take(error["screenshot"]["path"], "failure.png")
+        self._take(failed["screenshot"]["path"], "failure.png")
         self._take(error["dossier"]["path"], "dossier.html")
         self._show_dossier(error, failed["serverLogs"]["stderr"])
         return error

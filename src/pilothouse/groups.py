@@ -87,7 +87,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
             clock=session.clock,
             roots=(Path.cwd(), *map(Path, settings.roots)),
         ),
-        explain=Explainer(dossier_page, redactor.texts, session.serves),
+        explain=Explainer(dossier_page, redactor.texts, session.serves, settings.failure_picture),
         make_folder=lambda name: private_folder(
             settings.home, os.environ, "state", f"sessions/{name}"
         ),

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pilothouse.core.model import Block
+
 
 class Envelope(Enum):
     """The error form of the spec that a group implements."""
@@ -55,6 +57,11 @@ class Fault(Exception):
         self.details = details
         self.beside: dict[str, Any] = {}
         """What stands beside `error` in the structured content, where a spec has it there."""
+        self.inline: dict[str, dict[str, str]] = {}
+        """What is added to parts of `beside` in the structured content alone, such as the bytes of
+        a picture: a model would pay for them in the text and read nothing."""
+        self.blocks: tuple[Block, ...] = ()
+        """Further content beside the text, such as a picture."""
 
     def render(
         self, envelope: Envelope, context: Mapping[str, object] | None = None

@@ -69,6 +69,10 @@ class Result(BaseModel):
         """The short text of a tool of our own; a spec's tool answers its JSON instead."""
         story.quote("result", self.dump())
 
+    def unread(self) -> frozenset[str]:
+        """Return the fields of the structured content that the text of a spec's tool leaves out."""
+        return frozenset()
+
     def blocks(self) -> tuple[Block, ...]:
         """Further content beside the text, such as a screenshot."""
         return ()

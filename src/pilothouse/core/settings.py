@@ -302,6 +302,13 @@ class Settings:
         least=1,
         group="e2e",
     )
+    failure_picture: str = _setting(
+        "image",
+        "What the answer of a failed step has of the page: a small image, paths alone, or nothing",
+        "PILOTHOUSE_FAILURE_PICTURE",
+        choices=("image", "path", "none"),
+        group="e2e",
+    )
 
     # intercept
     packet_proxy_access_token: str = _setting(

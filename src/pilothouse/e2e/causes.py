@@ -29,6 +29,9 @@ class Evidence:
     trouble: Trouble
     selector: str = ""
     screenshot: dict[str, Any] | None = None
+    """Where the picture of the page is."""
+    thumbnail: bytes = b""
+    """The same as a JPEG that is small enough for an answer."""
     snapshot: str = ""
     baseline: str = ""
     hit: dict[str, Any] | None = None

@@ -53,13 +53,14 @@ def compose(
 
     The least that is told of the logs has its room before all else, and they get what is left.
     """
+    picture = {"screenshot": evidence.screenshot} if evidence.screenshot else {}
     least = _size(_server_logs(evidence, captured_at, _LOG_LEVELS[-1]))
-    free = BUDGET - _size(frame or {})
+    free = BUDGET - _size(frame or {}) - _size(picture)
     inside = _inside(evidence, base, max(LEAST, free - least))
     free -= _size(inside)
     logs = (_server_logs(evidence, captured_at, level) for level in _LOG_LEVELS)
-    beside = next((each for each in logs if _size(each) <= max(least, free)), {})
-    return Composed(inside, beside)
+    fitting = next((each for each in logs if _size(each) <= max(least, free)), {})
+    return Composed(inside, {**picture, **fitting})
 
 
 def _inside(evidence: Evidence, base: str, room: int) -> dict[str, Any]:
@@ -109,8 +110,6 @@ def _server_logs(
 def _sections(evidence: Evidence, base: str, level: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     diff_lines, console, requests, moments, width = level
     yield "causes", rank(evidence, base, min(300, max(width, 160)))
-    if evidence.screenshot:
-        yield "screenshot", evidence.screenshot
     if evidence.overlay:
         yield "overlay", cut(evidence.overlay, width * 4)
     if evidence.hit:

@@ -19,7 +19,7 @@ from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges, short_url
 from pilothouse.e2e.logs import since, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
-from pilothouse.e2e.pictures import capture, shrunk
+from pilothouse.e2e.pictures import capture, thumbnail
 from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
 from pilothouse.e2e.session import LOG_LINES
 from pilothouse.e2e.symptoms import (
@@ -69,7 +69,16 @@ _MASKED = (
 """Fields of the evidence that are masked when all of it is there."""
 
 
-async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) -> Evidence:
+async def gather(
+    session: E2eSession,
+    tab: Tab,
+    step: Step,
+    trouble: Trouble,
+    *,
+    pictured: bool = True,
+    shown: bool = True,
+) -> Evidence:
+    """Return all that can be found of a failure; `pictured` and `shown` ask for its pictures."""
     evidence = Evidence(trouble, selector=trouble.sought or step.selector, baseline=tab.baseline)
     everything = tab.events(0)
     events = [event for event in everything if event["seq"] >= tab.shown_seq]
@@ -78,7 +87,7 @@ async def gather(session: E2eSession, tab: Tab, step: Step, trouble: Trouble) ->
     # The picture first: it is what takes longest, and what changes soonest.
     if alive:
         _, *answers = await asyncio.gather(
-            _within(_screenshot(session, tab, step, evidence), "screenshot", evidence),
+            _pictures(session, tab, step, evidence, pictured=pictured, shown=shown),
             _within(_snapshot(session, tab, evidence), "snapshot", evidence),
             _within(_overlay(tab, evidence), "overlay", evidence),
             _within(_hit(tab, step, evidence), "element", evidence),
@@ -153,15 +162,36 @@ def _awaited(tab: Tab, step: Step) -> Exchange | None:
     return newest if newest and not (newest.ended_at or newest.status) else None
 
 
+async def _pictures(
+    session: E2eSession, tab: Tab, step: Step, evidence: Evidence, *, pictured: bool, shown: bool
+) -> None:
+    if pictured and not await _within(
+        _screenshot(session, tab, step, evidence), "screenshot", evidence
+    ):
+        return
+    if shown:
+        await _within(_thumbnail(session, tab, evidence), "image", evidence)
+
+
 async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:
-    picture = await shrunk(tab, await capture(tab))
     name = f"failure-{step.number}.png"
-    path = session.save(name, picture)
+    path = session.save(name, await capture(tab))
     evidence.screenshot = {
         "uri": session.uri(name),
         "path": str(path),
         "capturedAt": iso(session.clock()),
     }
+
+
+async def _thumbnail(session: E2eSession, tab: Tab, evidence: Evidence) -> None:
+    if not tab.target_id:
+        return
+    cdp = await tab.page.context.new_cdp_session(tab.page)
+    try:
+        evidence.thumbnail = await thumbnail(cdp)
+    finally:
+        # Each session that is open makes every document cost more.
+        session.in_background(cdp.detach())
 
 
 async def _snapshot(session: E2eSession, tab: Tab, evidence: Evidence) -> None:

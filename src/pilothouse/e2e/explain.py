@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
 from pilothouse.core.faults import InvalidInput
+from pilothouse.core.model import Image
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.busy import Busy
 from pilothouse.e2e.causes import covering
@@ -50,14 +51,22 @@ STAYS_COVERED = "another element keeps covering it"
 
 
 class Explainer:
-    """Makes faults; `page` renders a dossier for people, `serves` knows the tools of the agent."""
+    """Makes faults; `page` renders a dossier for people, `serves` knows the tools of the agent.
+
+    `picture` says what an answer has of the page's picture: `image`, `path` or `none`.
+    """
 
     def __init__(
-        self, page: Page, mask: Callable[[Any], Any], serves: Callable[[str], bool]
+        self,
+        page: Page,
+        mask: Callable[[Any], Any],
+        serves: Callable[[str], bool],
+        picture: str,
     ) -> None:
         self._page = page
         self._mask = mask
         self._serves = serves
+        self._picture = picture
 
     async def __call__(
         self, session: E2eSession, tab: Tab, step: Step, error: BaseException
@@ -80,7 +89,15 @@ class Explainer:
                 hint="call tabs to see what is open",
                 tabId=tab.id,
             )
-        evidence = await gather(session, tab, step, trouble)
+        is_inline = bool(step.args.get("inline"))
+        evidence = await gather(
+            session,
+            tab,
+            step,
+            trouble,
+            pictured=is_inline or self._picture != "none",
+            shown=self._picture == "image",
+        )
         fault = self._fault(session, tab, step, trouble, evidence)
         now = iso(session.clock())
         frame = {
@@ -96,10 +113,12 @@ class Explainer:
             frame["notices"] = _short(self._mask(notices), 120)
         taken = {**fault.details, **frame, "message": fault.message, "suggestion": fault.hint}
         made = compose(evidence, session.base, now, taken)
-        if step.args.get("inline") and evidence.screenshot:
-            made.inside["screenshot"]["data"] = _data(evidence.screenshot["path"])
         fault.details.update(made.inside, **frame)
         fault.beside = made.beside
+        if evidence.thumbnail:
+            fault.blocks = (Image(evidence.thumbnail, "image/jpeg"),)
+        if is_inline and evidence.screenshot:
+            fault.inline = {"screenshot": {"data": _data_url(evidence.screenshot["path"])}}
         return fault
 
     def _keep(
@@ -263,8 +282,8 @@ class Explainer:
         )
 
 
-def _data(path: str) -> str:
-    return base64.b64encode(Path(path).read_bytes()).decode()
+def _data_url(path: str) -> str:
+    return f"data:image/png;base64,{base64.b64encode(Path(path).read_bytes()).decode()}"
 
 
 def _trouble(error: BaseException, tab: Tab, step: Step) -> Trouble:

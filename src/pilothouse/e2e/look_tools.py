@@ -73,11 +73,15 @@ class Pictured(Result):
     uri: str = Field(description="Resource of the same")
     width: int = Field(description="Of the file, in pixels")
     height: int = Field(description="Of the file, in pixels")
-    data: str = Field(default="", description="Base64; stands in the image block", exclude=True)
+    data: str | None = Field(default=None, description="Base64 of the file, with inline")
+    shown: bytes = Field(default=b"", description="For the image block", exclude=True)
     url: str = Field(description="Where the tab is")
 
+    def unread(self) -> frozenset[str]:
+        return frozenset({"data"})
+
     def blocks(self) -> tuple[Block, ...]:
-        return (Image(base64.b64decode(self.data)),)
+        return (Image(self.shown),)
 
 
 @tool(
@@ -107,7 +111,8 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
         uri=session.uri(name),
         width=width,
         height=height,
-        data=base64.b64encode(small).decode(),
+        data=base64.b64encode(whole).decode() if args.inline else None,
+        shown=small,
         url=done.url,
     )
 

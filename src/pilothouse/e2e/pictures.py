@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.e2e.browser import error_name
 
 if TYPE_CHECKING:
+    from pilothouse.e2e.browser import CDPSession
     from pilothouse.e2e.tab import Tab
 
 LONGEST_EDGE = 1568
 """Larger pictures are scaled down by the models themselves, at the price of their tokens."""
 GLANCE_MS = 2_000
+THUMBNAIL_BYTES = 60_000
+THUMBNAILS = ((800, 70), (800, 30), (400, 30))
+"""Longest edge and quality of the picture of a failure, the best first."""
 
 
 async def capture(
@@ -58,6 +62,29 @@ async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector:
         {"format": "png", "clip": clip, "captureBeyondViewport": full_page or bool(selector)},
     )
     return base64.b64decode(said["data"])
+
+
+async def thumbnail(cdp: CDPSession) -> bytes:
+    """Return a JPEG of the viewport with no edge over 800 px and at most 60 kB; empty if no quality
+    makes it that small."""
+    # Of the browser, not of the page, whose scripts may say anything of its size.
+    metrics: dict[str, Any] = await cdp.send("Page.getLayoutMetrics")
+    seen = metrics["cssVisualViewport"]
+    width, height = seen["clientWidth"], seen["clientHeight"]
+    if not (width and height):
+        return b""
+    # A dense screen has several pixels to one of CSS.
+    ratio = max(1.0, metrics["visualViewport"]["clientWidth"] / width)
+    for edge, quality in THUMBNAILS:
+        scale = min(1.0, edge / max(width, height)) / ratio
+        place = {"x": seen["pageX"], "y": seen["pageY"]}
+        clip = {**place, "width": width, "height": height, "scale": scale}
+        asked = {"format": "jpeg", "quality": quality, "clip": clip}
+        said: dict[str, Any] = await cdp.send("Page.captureScreenshot", asked)
+        picture = base64.b64decode(said["data"])
+        if len(picture) <= THUMBNAIL_BYTES:
+            return picture
+    return b""
 
 
 async def _place(tab: Tab, selector: str) -> tuple[float, float]:

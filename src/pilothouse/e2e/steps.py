@@ -51,11 +51,11 @@ class InSession(Args):
 
 class InTab(InSession):
     tab_id: str | None = Field(default=None, description="Tab")
+    inline: bool = Field(default=False, description="Picture as data")
 
 
 class Acting(InTab):
     settle: int = Field(default=0, ge=0, le=30_000, description="Further wait, ms")
-    inline: bool = Field(default=False, description="Picture in an error")
 
 
 class Targeting(Acting):

@@ -53,13 +53,14 @@ def answer(tool: Tool, result: Result) -> Answer:
         whole = type(result).model_validate(without_lone_surrogates(result.model_dump()))
         structured = cast("dict[str, Any]", without_lone_surrogates(whole.dump()))
         text = _sendable(_text(tool, result, structured))
-    is_json = not (tool.own or tool.bare)
+    is_json = not (tool.own or tool.bare or structured.keys() & result.unread())
     return Answer(text, structured, is_json=is_json, blocks=result.blocks())
 
 
 def _text(tool: Tool, result: Result, structured: dict[str, Any]) -> str:
     if not tool.own:
-        return visible_json(structured[tool.bare] if tool.bare else structured)
+        read = {name: value for name, value in structured.items() if name not in result.unread()}
+        return visible_json(read[tool.bare] if tool.bare else read)
     story = Story()
     _tell(result, story, structured)
     return _sendable(story.text(secrets.token_urlsafe(16)))
@@ -79,7 +80,10 @@ def failure(
     error = redactor.texts(fault.render(group.envelope, context))
     structured = without_lone_surrogates({"error": error, **redactor.texts(fault.beside)})
     if not group.own:
-        return Answer(visible_json(structured), structured, is_error=True)
+        text = visible_json(structured)
+        for part, more in fault.inline.items():
+            structured[part] = {**structured[part], **more}
+        return Answer(text, structured, is_error=True, blocks=fault.blocks)
     story = Story()
     story.say(f"Failed: {fault.code}.")
     if fault.hint:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.chromium import Chromium
-from tests.support.driving import GUARD_S, PNG, SHOP, Driver, size, whole_text
+from tests.support.driving import GUARD_S, SHOP, Driver, whole_text
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -201,15 +201,6 @@ def test_a_failure_is_told_soon_after_its_timeout(faults: Driver) -> None:
     began = time.monotonic()
     fails(faults, timeout=500)
     assert time.monotonic() - began < GUARD_S
-
-
-def test_the_screenshot_of_a_failure_is_a_reference_that_can_be_read(faults: Driver) -> None:
-    shot = fails_and_is_seen(faults)["screenshot"]
-    assert shot.keys() == {"uri", "path", "capturedAt"}
-    picture = faults.resource(shot["uri"])
-    assert picture.startswith(PNG)
-    assert size(picture) == (1280, 720)
-    assert Path(shot["path"]).read_bytes() == picture
 
 
 def test_a_dossier_tells_what_changed_since_the_last_good_step(shop: Driver) -> None:

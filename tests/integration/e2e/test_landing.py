@@ -152,12 +152,13 @@ def test_a_click_that_something_else_takes_both_times_is_an_error_that_names_it(
         page, f'<main><div style="{BOX}">under</div><button id=t style="{BOX}">Buy</button></main>'
     )
     page.value(f"() => {{ {SHIFTING.replace('ONCE', 'false')} }}")
-    error = page.fault("click", selector="#t")
+    failed = page.failure("click", selector="#t")
+    error = failed["error"]
     assert (error["type"], error["selector"]) == ("click_missed", "#t")
     assert error["tookIt"].startswith("main")
     assert error["tookIt"] in error["message"]
     assert error["tookIt"] in error["causes"][0]
-    assert error["screenshot"]["path"]
+    assert failed["screenshot"]["path"]
     assert did(page) == []
 
 

@@ -62,7 +62,7 @@ def test_a_small_dossier_is_told_whole() -> None:
         "sinceStep": 2,
         "stdout": "said 0 short\nsaid 1 short\nsaid 2 short",
     }
-    assert made["screenshot"]["capturedAt"] == AT
+    assert composed.beside["screenshot"]["capturedAt"] == AT
     assert made["missing"] == ["element: not in time"]
     assert len(made["snapshotDiff"]) == 6
 
@@ -89,7 +89,7 @@ def test_a_dossier_never_takes_more_than_its_room(size: int, text: str, frame: i
     taken = len(visible_json(made)) + len(visible_json(composed.beside))
     assert taken <= BUDGET - len(visible_json(beside)) or is_least
     assert made["causes"]
-    assert made["screenshot"]
+    assert composed.beside["screenshot"]
 
 
 @pytest.mark.parametrize("frame", [0, 3_000, 9_000])
