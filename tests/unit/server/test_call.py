@@ -185,6 +185,7 @@ async def test_a_declared_fault_has_the_form_of_its_groups_spec(
         answer = await at.call(called, args)
         got = error_of(answer)
         stamp = got.pop("timestamp", None)
+        assert got.get("context", {}).pop("timestamp", None) == stamp
         assert got == error
         assert stamp is None or re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", stamp)
         assert json.loads(answer.text)["error"]["message"] == error["message"]
