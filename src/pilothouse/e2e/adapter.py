@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.core.current_call import note_session
 from pilothouse.core.events import SessionStarted, SessionTerminated
 from pilothouse.core.timeline import Timeline
 from pilothouse.e2e.bringing_up import Builder, Means
@@ -97,11 +98,16 @@ class Sessions:
         return self._means.state_folder()
 
     def find(self, session_id: str | None) -> E2eSession:
-        """The session of an id; without one, the only session there is.
+        """Return the session of an id; without one, the only session there is.
 
         Raises:
             SessionNotFound, BrowserCrashed
         """
+        session = self._find(session_id)
+        note_session(session.id)
+        return session
+
+    def _find(self, session_id: str | None) -> E2eSession:
         if session_id is None:
             if len(self._keepers) == 1:
                 return next(iter(self._keepers.values())).session
@@ -150,6 +156,7 @@ class Sessions:
     async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         session_id = str(uuid.uuid4())
+        note_session(session_id)
         folder = self._means.make_folder(session_id)
         means = self._means
         session = E2eSession(

@@ -14,6 +14,7 @@ from pilothouse.e2e.browser import ContextOptions, Launch, error_name, launch_fa
 from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
+from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash
 from pilothouse.e2e.starting import check_own, own_origins, resolved
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class Builder:
         if request.cdp:
             await self._check_joined(request.cdp)
         roots = (*means.starter.roots, *await means.client_roots())
-        starter = replace(means.starter, roots=roots)
+        spawn = LoggedSpawn(means.starter.spawn, session.id)
+        starter = replace(means.starter, roots=roots, spawn=spawn)
         # No browser for what may not be started anyway.
         cwds = [starter.check(spec) for spec in request.services]
         _set_folders(session, starter, cwds)
@@ -117,6 +119,7 @@ class Builder:
             context.on("page", session.on_page)
             tab = await session.new_tab()
             session.current = tab.id
+        log_browser(session.id, "browser_launched", browser=request.browser, tab=tab.id)
         if request.url:
             opening = session.in_background(_open(session, tab, request.url))
             await asyncio.wait((opening,), timeout=OPEN_S)
@@ -222,6 +225,7 @@ class Builder:
         session.notices.append(
             {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-TAIL:]}
         )
+        log_crash(session.id, "server_exited", service=service, exitCode=code)
         # Not as a note too: that would be told when another one runs already.
         session.timeline.emit(
             BrowserNoted(

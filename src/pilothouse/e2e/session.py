@@ -29,6 +29,7 @@ from pilothouse.e2e.model import (
     browser_crashed,
 )
 from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.session_log import log_browser, log_crash
 from pilothouse.e2e.step_record import (
     LEAVING,
     LOOKING,
@@ -332,6 +333,7 @@ class E2eSession:
     def _on_crash(self, tab: Tab) -> None:
         tab.crashed = True
         self.note("tab crashed", tab.id)
+        log_crash(self.id, "tab_crashed", tab=tab.id)
         tab.interrupt()
 
     def _on_close(self, tab: Tab, page: Page) -> None:
@@ -553,6 +555,15 @@ class E2eSession:
     def _end(self, step: Step, tab: Tab, *, ok: bool) -> None:
         step.ended_at, step.ok, step.url = self.clock(), ok, tab.url
         step.navigations = tab.navigations
+        log_browser(
+            self.id,
+            "step_finished" if ok else "step_failed",
+            tool=step.tool,
+            target=step.target,
+            tab=tab.id,
+            durationMs=round(step.ended_at - step.began_at, 1),
+            url=step.url,
+        )
         self.timeline.emit(
             StepFinished(
                 at=step.ended_at,
@@ -581,6 +592,8 @@ class E2eSession:
         tab.failure_told_at = step.ended_at
         if isinstance(error, asyncio.CancelledError):
             return error
+        if error_name(error):
+            log_browser(self.id, "playwright_failed", tool=step.tool, error=str(error))
         ours = isinstance(error, OWN_TROUBLES)
         if not (ours or error_name(error)):
             return error

@@ -25,7 +25,8 @@ CONGESTED = 1 << 20
 class End:
     """A descriptor, and what waits to be written to it."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, is_shared: bool = False) -> None:
+        """`is_shared`: others have it too, and would be surprised if it did not block any more."""
         self.fd = fd
         self.waiting = 0
         self._is_broken = False
@@ -36,7 +37,7 @@ class End:
         # shared with others who would be surprised. There, what surely fits is written.
         self._piece = select.PIPE_BUF
         mode = os.fstat(fd).st_mode
-        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        if not is_shared and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             os.set_blocking(fd, False)
             self._piece = WIDE
             widen(fd)
@@ -80,6 +81,40 @@ class End:
                 self._pieces.popleft()
             else:
                 self._pieces[0] = first[written:]
+
+
+class LogEnd:
+    """Standard error: log lines go there as far as somebody reads it, and hold up nothing.
+
+    Those that do not fit are left out here; the hub's log has them all.
+    """
+
+    def __init__(self, fd: int) -> None:
+        try:
+            self._end: End | None = End(fd, is_shared=True)
+        except OSError:  # it is closed
+            self._end = None
+
+    @property
+    def waiting_fd(self) -> int | None:
+        """The descriptor, while something waits to be written to it."""
+        return self._end.fd if self._end is not None and self._end.waiting else None
+
+    def write(self, line: bytes) -> None:
+        """Write a line with its end, unless too much waits."""
+        if self._end is not None and not self._end.is_congested:
+            try:
+                self._end.pass_on(memoryview(line))
+            except OSError:
+                self._end = None
+
+    def flush(self) -> None:
+        """Write what can be written."""
+        if self._end is not None:
+            try:
+                self._end.flush()
+            except OSError:
+                self._end = None
 
 
 class Inflow:

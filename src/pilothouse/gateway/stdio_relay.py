@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pilothouse.core import jsonrpc
 from pilothouse.core.lines import Splitter
+from pilothouse.core.log_message import unpack
 from pilothouse.gateway.control import BadWord, Lines, said
 from pilothouse.gateway.notices import RESET
-from pilothouse.gateway.relay_ends import End, Inflow, Line, read
+from pilothouse.gateway.relay_ends import End, Inflow, Line, LogEnd, read
 from pilothouse.gateway.relay_lines import (
     INTERNAL_ERROR,
     Flight,
@@ -49,6 +50,8 @@ RETRY_S = 0.05
 """A hub hears of a worker's end a little later than we do; each time it gets longer."""
 PATIENCE_S = 120.0
 """How long a request waits for a worker. A hub that is well says sooner that there is none."""
+LAST_LOG_S = 0.2
+"""How long a worker may take, when its client has left, to send the rest of its log."""
 MOST_QUEUED = 8 << 20
 """Bytes that wait for a worker, beyond which the client is not read."""
 _IN, _OUT = select.POLLIN, select.POLLOUT
@@ -83,7 +86,7 @@ class Relay:
         front: Front,
         hello: Hello,
         search: Callable[[], Search],
-        client: tuple[int, int] = (0, 1),
+        client: tuple[int, int, int] = (0, 1, 2),
         patience_s: float = PATIENCE_S,
     ) -> None:
         """
@@ -91,7 +94,7 @@ class Relay:
             front: What this client gets without a worker.
             hello: What the hub is told of this relay.
             search: Begins to look for a hub.
-            client: The descriptors that are read and written.
+            client: The descriptors that are read and written, and that of its log.
             patience_s: How long a request may wait for a worker.
         """
         self._front = front
@@ -101,9 +104,12 @@ class Relay:
 
         self._in = client[0]
         self._out = End(client[1])
+        self._log = LogEnd(client[2])
         self._from_client = Splitter(jsonrpc.MAX_BYTES + 1)
         self._is_over = False
         """The client has said all that it had to say."""
+        self._leaves_at = 0.0
+        """When it is left without the rest of the worker's log; 0: not yet known."""
         self._queue: deque[_Queued] = deque()
         """Requests that wait for a worker."""
         self._queued = 0
@@ -141,7 +147,7 @@ class Relay:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         with suppress(_Leave, BrokenPipeError):  # the latter: the client reads no more
-            while not self._is_done:
+            while not self._may_leave():
                 self._wait()
         return 0
 
@@ -155,10 +161,17 @@ class Relay:
                 return
             self._hear_hub()
 
-    @property
-    def _is_done(self) -> bool:
-        is_served = self._worker is None or not self._flight
-        return self._is_over and is_served and not self._queue and not self._out.waiting
+    def _may_leave(self) -> bool:
+        """Tell whether the client has left and has all that it is owed."""
+        if not self._is_over or self._queue or self._out.waiting:
+            return False
+        if self._worker is None:
+            return True
+        if self._flight:
+            return False
+        # It hangs up when it has sent all of its log.
+        self._leaves_at = self._leaves_at or time.monotonic() + LAST_LOG_S
+        return time.monotonic() >= self._leaves_at
 
     # Waiting
 
@@ -184,7 +197,7 @@ class Relay:
 
     @property
     def _look_again_ms(self) -> float | None:
-        if self._search is not None or self._retry_at is not None:
+        if self._search is not None or self._retry_at is not None or self._leaves_at:
             return LOOK_S * 1000
         return self._patience_s * 1000 / 4 if self._queue else None
 
@@ -199,6 +212,8 @@ class Relay:
         for line, is_read in ((self._hub, True), (self._worker, not is_congested)):
             if line is not None and (is_read or line.waiting):
                 wanted[line.fd] = (_IN if is_read else 0) | (_OUT if line.waiting else 0)
+        if (log := self._log.waiting_fd) is not None:
+            wanted[log] = wanted.get(log, 0) | _OUT
         if wanted == self._watched:
             return
         for fd in self._watched.keys() - wanted.keys():
@@ -215,6 +230,8 @@ class Relay:
     def _attend(self, fd: int, what: int) -> None:
         if what & _OUT and fd == self._out.fd:
             self._out.flush()
+        if fd == self._log.waiting_fd:
+            self._log.flush()
         for line in (self._hub, self._worker):
             if line is not None and fd == line.fd and what & _OUT:
                 with suppress(OSError):  # its end is noticed where it is read
@@ -410,6 +427,10 @@ class Relay:
             self._lose_worker()
 
     def _hear_line(self, line: memoryview) -> None:
+        logged = unpack(line)
+        if logged is not None:
+            self._log.write(logged)
+            return
         what = what_is(line)
         if what is None or (what.is_answer and self._front.is_own(what.id)):
             return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from pilothouse.core.clock import iso
+from pilothouse.core.current_call import CURRENT_CALL, CurrentCall
 from pilothouse.core.events import ToolInvocationFailed, ToolInvoked
 from pilothouse.core.faults import COMMON, Fault, Internal, InvalidInput
 from pilothouse.core.saying import without
@@ -51,6 +52,8 @@ class Caller:
         """Validate the arguments, hand in the ports, run the handler, render what comes back."""
         started = session.last_call_at = session.clock()
         session.running_calls += 1
+        about = CurrentCall()
+        current = CURRENT_CALL.set(about)
         try:
             args = parse_args(tool, raw)
             ports = {
@@ -60,17 +63,17 @@ class Caller:
             result = await tool.handler(args, **ports)
             given = answer(tool, result)
         except Fault as fault:
-            given = self._failed(tool, fault, session, raw, started)
+            given = self._failed(tool, fault, session, raw, started, about)
         except Exception as error:
-            incident = self._incident(tool, error, session)
-            given = self._failed(tool, incident, session, raw, started)
+            incident = self._incident(tool, error, about.session_id or session.id)
+            given = self._failed(tool, incident, session, raw, started, about)
         else:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
-            named = raw.get("sessionId") or given.structured.get("sessionId") or session.id
+            named = given.structured.get("sessionId")
             self._log.info(
                 "tool_invoked",
-                sessionId=self._redactor.text(str(named)[:80]),
+                sessionId=self._redactor.text(_session_of(raw, about, named, session)),
                 tool=tool.name,
                 durationMs=round(took, 3),
             )
@@ -79,6 +82,7 @@ class Caller:
                 ToolInvoked(at=session.clock(), tool=tool.name, duration_ms=round(took, 3))
             )
         finally:
+            CURRENT_CALL.reset(current)
             session.running_calls -= 1
             session.last_call_at = session.clock()
         if session.afterword is not None:
@@ -86,11 +90,17 @@ class Caller:
         return given
 
     def _failed(
-        self, tool: Tool, fault: Fault, session: Session, raw: Mapping[str, Any], started: float
+        self,
+        tool: Tool,
+        fault: Fault,
+        session: Session,
+        raw: Mapping[str, Any],
+        started: float,
+        about: CurrentCall,
     ) -> Answer:
         if not isinstance(fault, (*tool.raises, *COMMON)):
             # A fault that the declaration does not name is a defect too: the docs would lie.
-            fault = self._incident(tool, fault, session)
+            fault = self._incident(tool, fault, about.session_id or session.id)
         fault.hint = without(fault.hint, session.unserved())
         took = session.clock() - started
         self._metrics.called(tool.name, took, fault.code)
@@ -104,7 +114,7 @@ class Caller:
                 message=shown,
             )
         )
-        named = str(raw.get("sessionId") or fault.details.get("sessionId") or session.id)[:80]
+        named = _session_of(raw, about, fault.details.get("sessionId"), session)
         level = "error" if fault.code in ERRORS else "warn"
         details = {"sessionId": self._redactor.text(named), "tool": tool.name, "code": fault.code}
         self._log.write(level, "tool_failed", details)
@@ -115,16 +125,23 @@ class Caller:
         context = {"timestamp": now, "context": call}
         return failure(tool.group, fault, self._redactor, context)
 
-    def _incident(self, tool: Tool, error: Exception, session: Session) -> Internal:
+    def _incident(self, tool: Tool, error: Exception, session_id: str) -> Internal:
         incident = secrets.token_hex(4)
         self._log.error(
-            "internal_error", error, sessionId=session.id, tool=tool.name, incident=incident
+            "internal_error", error, sessionId=session_id, tool=tool.name, incident=incident
         )
         return Internal(
             f"{tool.name} failed inside Pilothouse (incident {incident})",
             hint=f"the log on stderr has the details under incident {incident}; please report it",
             incident=incident,
         )
+
+
+def _session_of(
+    raw: Mapping[str, Any], about: CurrentCall, answered: object, session: Session
+) -> str:
+    """Return the id of the session that a call was about: the e2e session where there is one."""
+    return str(raw.get("sessionId") or about.session_id or answered or session.id)[:80]
 
 
 def parse_args(tool: Tool | Prompt, raw: Mapping[str, Any]) -> BaseModel:

@@ -73,6 +73,7 @@ class _Door:
     async def _talk(self, link: socket.socket) -> None:
         from mcp.server.stdio import stdio_server
 
+        from pilothouse.server.log_echo import LogEcho
         from pilothouse.server.mcp import build_server
         from pilothouse.server.parcel import Parcels
         from pilothouse.server.stdio import Reader, Writer
@@ -87,8 +88,11 @@ class _Door:
             lines = Reader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)
             server = build_server(self._house, parcels)
-            async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
-                await server.run(read, write, server.create_initialization_options())
+            echo = LogEcho(writer)
+            with self._house.log.heard_by(echo.add):
+                async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
+                    await server.run(read, write, server.create_initialization_options())
+            await echo.flush()
         except* OSError:
             pass  # the relay was killed; the hub ends this worker
         finally:

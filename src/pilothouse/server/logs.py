@@ -8,13 +8,14 @@ import os
 import sys
 import time
 import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pilothouse.core.clock import iso
 from pilothouse.core.redact import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 SEVERITIES = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
@@ -36,10 +37,22 @@ class Log:
         self._least = LEVELS[level]
         self._redactor = redactor or Redactor()
         self._stream = stream
+        self._listeners: list[Callable[[str], None]] = []
 
     def of(self, component: str) -> Log:
-        """The same log for another component."""
-        return Log(component, self._level, self._redactor, self._stream)
+        """Return the same log for another component."""
+        log = Log(component, self._level, self._redactor, self._stream)
+        log._listeners = self._listeners
+        return log
+
+    @contextmanager
+    def heard_by(self, listener: Callable[[str], None]) -> Iterator[None]:
+        """Hand each line to a listener, too, until the block ends."""
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     def debug(self, event: str, **details: Any) -> None:
         self.write("debug", event, details)
@@ -84,10 +97,15 @@ class Log:
             stream.flush()
         except (OSError, ValueError):
             pass  # a log that nobody can read must not fail the call that it reports
+        for listener in tuple(self._listeners):
+            listener(text)
 
 
 class LibraryLogs(logging.Handler):
-    """Brings what libraries log through `logging` into the same form."""
+    """Brings what is logged through `logging` into the same form.
+
+    Our own groups, which know no `Log`, give the event as the message and `details` beside it.
+    """
 
     def __init__(self, log: Log) -> None:
         super().__init__()
@@ -103,6 +121,9 @@ class LibraryLogs(logging.Handler):
             message = record.getMessage()
         except Exception:  # the library's own format and arguments do not fit
             message = str(record.msg)
+        if (ours := getattr(record, "details", None)) is not None:
+            self._log.of(record.name).write(level, message, dict(ours))
+            return
         details: dict[str, Any] = {"message": message}
         if record.exc_info and record.exc_info[1] is not None:
             details["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))

@@ -116,6 +116,18 @@ def test_everything_passes_as_it_is_in_both_directions(home: Home, hub: PretendH
         assert client.receive()["error"] == {"code": -1, "message": "no"}
 
 
+def test_the_log_of_a_worker_goes_to_the_clients_standard_error_alone(
+    home: Home, hub: PretendHub
+) -> None:
+    with served(home, hub) as (client, _, worker):
+        lines = [{"level": "info", "event": "tool_invoked", "number": each} for each in range(3)]
+        for line in lines:
+            worker.message(method="notifications/pilothouse/log", params=line)
+        worker.message(method="notifications/progress", params={"progressToken": 1})
+        assert client.receive()["method"] == "notifications/progress"
+        wait_until(lambda: [json.loads(line) for line in client.log().splitlines()] == lines)
+
+
 def test_a_worker_that_runs_answers_everything(home: Home, hub: PretendHub) -> None:
     with served(home, hub) as (client, _, worker):
         client.send_request("tools/list", {}, 5)
@@ -373,7 +385,7 @@ def test_a_hub_that_is_silent_is_given_up(home: Home, hub: PretendHub) -> None:
     os.close(ask)
     hello = Hello("1", 1, {}, "/")
     try:
-        assert Relay(Front(None, "own-"), hello, Found, (asked, answered), 0.2).run() == 0
+        assert Relay(Front(None, "own-"), hello, Found, (asked, answered, 2), 0.2).run() == 0
         told = json.loads(os.read(answer, 1 << 16))
     finally:
         for number, handler in handlers.items():
