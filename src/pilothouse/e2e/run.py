@@ -80,8 +80,12 @@ class Run:
                 task.cancel()
 
     async def _crashing(self) -> None:
+        """Wait for a crash after which no port of the command's is open."""
         await self._crashed.wait()
         await asyncio.sleep(CRASH_S)
+        # What listens is another server below the same command, and may answer later.
+        while await asyncio.to_thread(probe.listening_ports, self.child.pid):  # noqa: ASYNC110
+            await asyncio.sleep(CRASH_S)
 
     async def end(self, grace: float) -> bool:
         """Whether it went by itself when asked; nothing that it started lives afterwards."""

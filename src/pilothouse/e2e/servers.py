@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 CLASHES = 3
 """Attempts with another free port, when somebody was quicker to take the one that we found."""
 STOP_S = 5.0
+CRASHED_STOP_S = 0.5
+"""For what waits for an edit after a crash: the failure shall be told soon."""
 NO_LOGS = LogPaths()
 
 
@@ -162,7 +164,7 @@ class PlainServer:
             await run.end(STOP_S)
             raise self._failures.timed_out(run) from None
         except Crashed as crashed:
-            await run.end(STOP_S)
+            await run.end(CRASHED_STOP_S)
             raise self._failures.crashed(str(crashed)) from None
         except Ended as ended:
             await run.end(0.0)

@@ -93,6 +93,7 @@ if flag == "--status":
     pid, port = known()
     up = bool(port) and answers(port)
     say(status="running" if up else "stopped", healthy=up, message="asked")
+    sys.exit(3 if how == "strict" else 0)
 elif flag == "--shutdown":
     if how == "stuck":
         sys.exit("it will not stop")
@@ -110,6 +111,9 @@ elif flag == "--restart":
     url = f"http://localhost:{port}"
     say(status="restarted", url=url, port=port, pid=server.pid, previousPid=before,
         startedAt=WHEN, message="again")
+    if how == "strict":
+        print("the cache is gone", file=sys.stderr)
+        sys.exit(5)
 elif how == "claim":
     logs = {name: os.path.abspath("out.log") for name in ("stdout", "stderr", "combined")}
     say(status="already_running", url=rest[0], port=80, pid=1, startedAt=WHEN, logs=logs,
@@ -340,6 +344,23 @@ def test_a_command_that_fails_is_told_by_its_cause(
     if how == "exit":
         assert (fault["exitCode"], fault["cause"]["exitCode"]) == (3, 3)
         assert "no licence found" in fault["stderr"]
+
+
+def test_a_status_is_an_answer_and_a_restart_is_none_that_ends_with_another_code(
+    case: Case,
+) -> None:
+    session = case.start("strict")
+    in_session = {"sessionId": session["sessionId"]}
+    status = case.driver.status(session)
+    assert (status["status"], status["healthy"]) == ("running", True)
+    fault = case.driver.fault("restartServer", **in_session)
+    assert fault["type"] == "server_start_failed"
+    assert fault["cause"] == {"type": "non_zero_exit", "exitCode": 5}
+    assert "the cache is gone" in fault["stderr"]
+    assert all(Path(path).is_absolute() for path in fault["logs"].values())
+    read = case.driver.call("readServerLogs", **in_session, logType="stderr")
+    assert read["path"] == str(case.folder / "err.log")
+    case.driver.end(session)
 
 
 @pytest.mark.parametrize(

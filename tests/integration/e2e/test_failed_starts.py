@@ -41,6 +41,22 @@ port = int(os.environ["PORT"])
 http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
 
+# Of two servers under one command the one that a page needs is up, and slow to answer at first.
+HALF = """\
+import os, socket, sys, time
+
+page = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+print("Process SpawnProcess-1:", file=sys.stderr)
+print("Traceback (most recent call last):", file=sys.stderr)
+print("ValueError: no api today", file=sys.stderr)
+time.sleep(3)
+while True:
+    asked, _ = page.accept()
+    asked.recv(65536)
+    asked.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
+    asked.close()
+"""
+
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
@@ -95,6 +111,25 @@ def test_a_traceback_that_the_server_survives_is_no_failure(driver: Driver, fold
     logs = driver.call("readServerLogs", sessionId=session["sessionId"])
     assert "Exception in thread metrics" in logs["content"]
     driver.call("endSession", sessionId=session["sessionId"])
+
+
+def test_a_crash_beside_a_port_that_is_open_is_no_failure(driver: Driver, folder: Path) -> None:
+    (folder / "app.py").write_text(HALF)
+    session = driver.call("startSession", command=[sys.executable, "app.py"], cwd=str(folder))
+    logs = driver.call("readServerLogs", sessionId=session["sessionId"])
+    assert "no api today" in logs["content"]
+    driver.call("endSession", sessionId=session["sessionId"])
+
+
+def test_a_server_that_crashed_below_uvicorns_reloader_fails_the_start(driver: Driver) -> None:
+    with app_folder("uvicorn") as app:
+        main = app / "main.py"
+        main.write_text("import nope\n" + main.read_text())
+        error = failed(driver, cwd=str(app))
+    assert error["cause"] == {
+        "type": "crashed",
+        "error": "ModuleNotFoundError: No module named 'nope'",
+    }
 
 
 @pytest.mark.parametrize(
