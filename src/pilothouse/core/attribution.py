@@ -29,6 +29,7 @@ CONTINUED_MS = 1_000.0
 AT_ONCE_MS = 20.0
 """Lines that one call of a logger writes come within this time."""
 TRACEBACK = "Traceback (most recent call last)"
+_FRAME = '  File "'
 
 NAVIGATING = frozenset({"navigate", "goBack"})
 """Tools that ask for a page. What a page does when it is loaded goes on by itself."""
@@ -89,13 +90,20 @@ def continues(line: str, block: str, apart_ms: float) -> bool:
     if apart_ms >= CONTINUED_MS:
         return False
     if line[:1] in (" ", "\t"):
-        return True
+        # Frames after an error's name are those of another thread, which wrote at the same time.
+        return not (line.startswith(_FRAME) and _is_whole(block))
     if line.startswith(TRACEBACK):
         # Frameworks say first which request it is that failed.
         is_announced = "\n" not in block and level_of("ServerLogged", {"line": block}) == "error"
         return apart_ms < AT_ONCE_MS and is_announced
     # Python names the error in the first line after the frames.
     return TRACEBACK in block and block.rpartition("\n")[2][:1] in (" ", "\t")
+
+
+def _is_whole(block: str) -> bool:
+    """Tell whether a block is a traceback of which the error's name has come."""
+    before, _, newest = block.rpartition("\n")
+    return TRACEBACK in before and newest[:1] not in (" ", "\t")
 
 
 def sent_at(received: float, wall_time: object) -> float:

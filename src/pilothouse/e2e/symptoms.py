@@ -93,6 +93,14 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
+class _Said:
+    """What a server wrote about a request."""
+
+    complaint: Complaint
+    is_guess: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """What is known of a tab and its servers when a step fails."""
 
@@ -225,6 +233,27 @@ class _View:
         """Whether something belongs to the document that the tab shows."""
         return seq >= self._document_seq or (bool(request_id) and request_id == self._document_id)
 
+    def complaint_of(self, request_id: str) -> _Said | None:
+        """Return what a server wrote about a request. One with threads mixes what several write:
+        what repeats by itself or never names its error is left out, and where two errors are left
+        each is a guess."""
+        said = self.owned.get(request_id, [])
+        named = [one for one in said if one[1].way in ("id", "path")]
+        fresh = [
+            one
+            for one in said
+            if not one[0].text[:1].isspace() and not self._repeats(likeness(one[0].text))
+        ]
+        best = named or fresh or said
+        if not best:
+            return None
+        complaint, owner = best[-1]
+        is_mixed = not named and len({likeness(one.text) for one, _ in best}) > 1
+        return _Said(complaint, is_guess=is_mixed or owner.rivals > 0)
+
+    def _repeats(self, name: str) -> bool:
+        return is_background(self._times.get(name, ()), self.since, self.scene.solicited)
+
     def nearness(
         self, at: float, name: str, seq: int = -1, request_id: str = ""
     ) -> Nearness | None:
@@ -234,7 +263,7 @@ class _View:
             action = self.scene.action
             was_asked = action is None or action.tool in NAVIGATING
             return None if was_asked or at < self.since else Nearness.LEFT
-        if is_background(self._times.get(name, ()), self.since, self.scene.solicited):
+        if self._repeats(name):
             return Nearness.BACKGROUND
         return Nearness.ACTION if at >= self.since else Nearness.EARLIER
 
@@ -298,13 +327,12 @@ def _requests(view: _View, base: str) -> Iterable[Symptom]:
             yield Symptom(exchange.line(base), weight, nearness, exchange.at, doubt)
             continue
         text = f"{exchange.method} {short_url(exchange.url, base)} answered {exchange.status}"
-        said = view.owned.get(exchange.request_id)
-        if not said:
+        said = view.complaint_of(exchange.request_id)
+        if said is None:
             yield Symptom(text, Weight.FAILED_5XX, nearness, exchange.at, doubt)
             continue
-        complaint, owner = said[-1]
-        how = " (a guess by time)" if owner.rivals else ""
-        text += f"; the server logged{how}: {complaint.text}"
+        how = " (a guess by time)" if said.is_guess else ""
+        text += f"; the server logged{how}: {said.complaint.text}"
         yield Symptom(text, Weight.LOGGED_5XX, nearness, exchange.at, doubt)
 
 

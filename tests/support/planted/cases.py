@@ -20,7 +20,8 @@ class Route(NamedTuple):
     log: str = ""
     """An error of this text, written before the answer."""
     form: str = "traceback"
-    """`traceback`, `line`, `path` (a line with the request's path) or `id` (with its id)."""
+    """`traceback`, `line`, `path` (a line with the request's path), `id` (with its id) or `mixed`
+    (a traceback within that of another thread, which a client has left)."""
     stream: str = "stderr"
     ms: int = 0
     """Before anything else."""
@@ -35,11 +36,13 @@ ROUTES = {
     # Noise
     "/api/poll": Route(404),
     "/api/flaky": Route(500, "UpstreamGone: the cache does not answer"),
+    "/api/left": Route(404, "ConnectionResetError: [Errno 104] Connection reset by peer"),
     "/collect": Route(404),
     "/pixel.gif": Route(404),
     # Faults
     "/api/save": Route(500, "DBDown: DB down at save()"),
     "/api/quiet-save": Route(500, "Error: DB down at save()", "line", access=False),
+    "/api/mixed": Route(500, "DBDown: DB down at save()", "mixed"),
     "/api/stats": Route(404),
     "/api/sum": Route(500),
     "/api/named": Route(500, "ERROR the shelf is gone", "path", access=False),
@@ -175,6 +178,14 @@ CASES = (
         ("POST /api/quiet-save answered 500", "DB down at save()"),
         ("DB down", "/api/quiet-save → 500"),
         ("poll", "beacon"),
+    ),
+    Case(
+        "save-whose-traceback-is-within-another",
+        "await post('/api/mixed'); done()",
+        ("POST /api/mixed answered 500", "DB down at save()"),
+        ("DB down", "/api/mixed → 500"),
+        ("left",),
+        never=("ConnectionReset",),
     ),
     Case(
         "an-error-on-stdout",

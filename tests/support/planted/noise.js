@@ -17,6 +17,7 @@ const done = () => { document.body.append(Object.assign(document.createElement('
 const rounds = {
   poll: () => get('/api/poll'),
   flaky: () => get('/api/flaky'),
+  left: () => get('/api/left'),
   beacon: async () => { navigator.sendBeacon('/collect', 'seen'); },
   pixel: () => new Promise(over => {
     Object.assign(new Image(), {onerror: over}).src = '/pixel.gif?' + random();

@@ -68,6 +68,13 @@ class Handler(BaseHTTPRequestHandler):
         if form == "traceback":
             frames = ['  File "app.py", line 40, in handle', "    answer = act(request)"]
             said = "\n".join(["Traceback (most recent call last):", *frames, f"app.{said}"])
+        elif form == "mixed":
+            began = ["Traceback (most recent call last):", '  File "server.py", line 9, in serve']
+            frames = ['  File "app.py", line 40, in handle', "    answer = act(request)"]
+            whole = [began[0], *frames, f"app.{said}"]
+            ended = ['  File "server.py", line 5, in read', "    line = self.readline()"]
+            left = TABLE["ROUTES"]["/api/left"].log
+            said = "\n".join([*began, *whole, *ended, f"app.{left}"])
         elif form == "path":
             said = f"{said} ({self.command} {path})"
         elif form == "id":

@@ -96,3 +96,11 @@ def test_a_request_was_sent_when_the_browser_says_unless_clocks_differ(
     wall_time: object, at: float
 ) -> None:
     assert sent_at(10_000, wall_time) == pytest.approx(at)
+
+
+def test_frames_after_an_errors_name_are_those_of_another_traceback() -> None:
+    trace = 'Traceback (most recent call last):\n  File "app.py", line 4'
+    assert continues('  File "lib.py", line 9', trace, 0)
+    assert continues("DBDown: 17", trace, 0)
+    assert continues("  a note of it", f"{trace}\nDBDown: 17", 0)
+    assert not continues('  File "lib.py", line 9', f"{trace}\nDBDown: 17", 0)

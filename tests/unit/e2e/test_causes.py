@@ -107,6 +107,31 @@ def test_lines_belong_to_the_requests_whose_path_or_id_they_name() -> None:
     assert all("(a guess: 2 things went wrong alike)" in cause for cause in causes)
 
 
+def test_of_two_errors_in_one_request_each_is_a_guess() -> None:
+    lines = written(
+        "Traceback (most recent call last):",
+        '  File "server.py", line 9, in serve',
+        *TRACEBACK[1:5],
+        '  File "server.py", line 5, in read',
+        "ConnectionResetError: a client has left",
+        TRACEBACK[5],
+    )
+    events = request(1, 1, "/api/order", 500)
+    (guessed, *_) = found(Scene(events, complaints=lines))
+    assert guessed.startswith("POST /api/order answered 500; the server logged (a guess by time):")
+    # What other requests got, too, before the action, is none of it.
+    again = written("ConnectionResetError: a client has left", at=1)
+    (blamed, *_) = found(
+        Scene(
+            request(1, 4, "/api/order", 500),
+            complaints=[*again, *lines],
+            action=click(3),
+            solicited=[(3, 1_004)],
+        )
+    )
+    assert blamed == "POST /api/order answered 500; the server logged: shop.OutOfStock: 17"
+
+
 def test_what_repeats_by_itself_is_background_and_says_so() -> None:
     events = [
         *request(1, 1_000, "/api/poll", 500),
