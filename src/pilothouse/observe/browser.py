@@ -67,6 +67,8 @@ class Browser:
         self._page_session: dict[str, str] = {}
         self._plain: dict[str, str] = {}
         """Page session → its second one, without durable messages: see `_attach_plain`."""
+        self._has_service_workers = False
+        """Whether one of a site was seen; it may answer any page from its first request on."""
         self._attaching: set[str] = set()
         """Targets that are asked for by themselves: the browser tells of it before it answers."""
         self._bodies = BodyFetcher(lambda: self.cdp, self._plain)
@@ -252,9 +254,10 @@ class Browser:
         if not observation.include_workers:
             return
         self._share_workers(observation, origin)
-        if any(observation in held.observations for held in self._service_workers()):
+        targets = await self.targets()
+        if self._has_service_workers:
             await self._attach_plain(observation.target_id)
-        for target in await self.targets():
+        for target in targets:
             if target.type in ORIGIN_WORKERS and origin_of(target.url) == origin:
                 if all(held.target_id != target.id for held in self._sessions.values()):
                     await self._attach_worker(target, observation)
@@ -287,9 +290,6 @@ class Browser:
             return
         self._sessions[session] = Attached(target.id, target.type, target.url, [observation])
         self._enable(session, target.type, observation)
-
-    def _service_workers(self) -> list[Attached]:
-        return [held for held in self._sessions.values() if held.type == "service_worker"]
 
     async def _attach_plain(self, target_id: str) -> None:
         """With durable messages the browser keeps what came from the network, and has no body of
@@ -416,6 +416,10 @@ class Browser:
         """A frame or worker was attached: observe it, or let it run on unobserved."""
         session, info = str(params["sessionId"]), params["targetInfo"]
         kind, url, target_id = info["type"], info.get("url", ""), info["targetId"]
+        if kind == "service_worker" and url.startswith("http") and not self._has_service_workers:
+            self._has_service_workers = True
+            for target in self._page_session:
+                self._spawn(self._attach_plain(target))
         if kind == "page" and params.get("waitingForDebugger"):
             self._new_page(session, target_id, url)
             return
@@ -457,6 +461,8 @@ class Browser:
         self._sessions[session] = Attached(target_id, "page", url, [observation])
         observation.mapper = Mapper(target_id, partial(self._ask, session))
         self._enable(session, "page", observation)
+        if self._has_service_workers:
+            self._spawn(self._attach_plain(target_id))
 
     def _let_go(self, session: str) -> None:
         """Let what was attached run on by itself. Detached while it is still paused, a worker

@@ -289,6 +289,30 @@ def test_what_a_service_worker_answers_has_a_body_also_after_navigating_away(
     assert body["body"] == made
 
 
+def test_a_page_that_a_running_service_worker_answers_has_its_body_also_after_navigating_away(
+    chromium: Chromium, new_site: Site, watcher: Watcher
+) -> None:
+    first = chromium.open(new_site.url("/sw"))
+    chromium.wait_for_title(first)
+    tab = chromium.open("about:blank")
+    watcher.call("cdp_observe", targetId=tab)
+    visit(chromium, tab, new_site.url("/sw"))
+    chromium.wait_for_title(tab)
+    chromium.evaluate(tab, "fetch('/sw-made?last').then(answer => answer.text())")
+    (last,) = watcher.wait_for(tab, bool, kinds=["loadingFinished"], urlIncludes="/sw-made?last")
+    # Bodies come in their order: with the last one the others are here.
+    watcher.call("cdp_get_response_body", targetId=tab, requestId=last["requestId"])
+    visit(chromium, tab, "about:blank")
+    answers = [e for e in watcher.events(tab, kinds=["response"]) if e["fromServiceWorker"]]
+    page, made = answers[0], next(e for e in answers if e["url"].endswith("/sw-made"))
+    body = watcher.call("cdp_get_response_body", targetId=tab, requestId=page["requestId"])
+    assert "<title>running</title>" in body["body"]
+    body = watcher.call("cdp_get_response_body", targetId=tab, requestId=made["requestId"])
+    assert "by the worker" in body["body"]
+    for each in (first, tab):
+        chromium.close_tab(each)
+
+
 def test_the_beginning_of_a_large_upload_is_there_with_its_true_length(
     chromium: Chromium, site: Site, watcher: Watcher, tab: str
 ) -> None:
