@@ -70,9 +70,20 @@ class Tally:
         self.first = self.first or hit
         self.last = hit
         text = hit.text
-        if text in self.distinct or len(self.distinct) < _MOST_DISTINCT:
-            known, count = self.distinct.get(text, (hit, 0))
-            self.distinct[text] = (known, count + 1)
+        if text not in self.distinct and not self._has_room(hit):
+            return
+        known, count = self.distinct.get(text, (hit, 0))
+        self.distinct[text] = (known, count + 1)
+
+    def _has_room(self, hit: Hit) -> bool:
+        """Make room for a text that says more than one of those that are kept."""
+        if len(self.distinct) < _MOST_DISTINCT:
+            return True
+        least = max(self.distinct, key=lambda text: self.distinct[text][0].rank)
+        if self.distinct[least][0].rank <= hit.rank:
+            return False
+        del self.distinct[least]
+        return True
 
     def told(self, show: Show) -> dict[str, Any]:
         told: dict[str, Any] = {"count": self.count}

@@ -120,6 +120,25 @@ def test_an_exception_between_failed_requests_is_told_before_them(driver: Watchi
     assert told["first"]["key"] != thrown["key"]
 
 
+def test_an_exception_after_many_different_lines_is_told_before_them(driver: Watching) -> None:
+    driver.visit("/")
+    driver.call("watch", when="console.error")
+    script = """
+      for (let i = 0; i < 150; i++) console.error('lamp ' + i + ' is out');
+      setTimeout(() => { throw new TypeError('the shelf fell') }); 1"""
+    driver.call("evaluate", script=script)
+
+    def told() -> dict[str, Any]:
+        watches: list[dict[str, Any]] = json.loads(driver.resource(URI))["watches"]
+        return next(watch for watch in watches if watch["when"] == "console.error")
+
+    wait_until(lambda: told()["count"] >= 151)
+    first = told()["texts"][0]
+    assert first["text"].startswith("console error: TypeError: the shelf fell")
+    assert first["count"] == 1
+    assert sum(one["count"] for one in told()["texts"]) + told()["others"] == told()["count"]
+
+
 def _with_news(driver: Watching) -> dict[str, Any]:
     result = driver.ask("evaluate", script="console.error('again'), 2")
     return result if "_meta" in result else {}
