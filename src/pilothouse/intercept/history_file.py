@@ -171,6 +171,7 @@ def _write(
         for sql, values in (
             *rows.inserting("packets", rows.PACKETS, batch.packets),
             *rows.inserting("contents", rows.CONTENTS, batch.contents),
+            *rows.inserting("chunks", rows.CHUNKS, batch.chunks),
             *rows.updating(batch.updates),
         ):
             connection.execute(sql, values)

@@ -66,7 +66,9 @@ class Room:
             to = self._reach(before, packets)
             if to <= before:
                 return False
-            self._connection.execute(f"DELETE FROM contents WHERE id IN (SELECT id {_OLD})", (to,))
+            for table in ("contents", "chunks"):
+                sql = f"DELETE FROM {table} WHERE id IN (SELECT id {_OLD})"
+                self._connection.execute(sql, (to,))
             deleted = self._connection.execute(f"DELETE {_OLD}", (to,)).rowcount
             left = {"rows": known["rows"] - deleted, "evicted_to": to}
             set_facts(self._connection, left)

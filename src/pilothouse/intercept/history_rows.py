@@ -19,6 +19,7 @@ PACKETS = (
     " modified resend job key error peer_id peer_time peer_length peer_modified"
 ).split()
 CONTENTS = "id head body trailers body_length original_head original_body".split()
+CHUNKS = ["id", "sizes"]
 UPDATED = (
     "status duration_ms error type server_ip server_port peer_id peer_time peer_length"
     " peer_modified"
@@ -62,6 +63,7 @@ class Ids:
 class Batch:
     packets: list[Row] = field(default_factory=list)
     contents: list[Row] = field(default_factory=list)
+    chunks: list[Row] = field(default_factory=list)
     updates: list[Row] = field(default_factory=list)
     """Id, then the values of `UPDATED`."""
     exchanges: list[Ids] = field(default_factory=list)
@@ -103,6 +105,8 @@ def _add(batch: Batch, ids: Ids) -> None:
         if ids.new & side:
             batch.packets.append(_packet(ids, side, packet_id, sent, peer_id, peer))
             batch.contents.append(_content(packet_id, sent))
+            if sent.chunks:
+                batch.chunks.append((packet_id, ",".join(map(str, sent.chunks))))
         else:
             batch.updates.append((packet_id, *_learned(exchange), *_peer(peer_id, peer)))
 

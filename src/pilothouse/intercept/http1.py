@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 HEADER_NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,256}")
 """What a name that somebody gives may be: without blanks or a colon."""
@@ -178,13 +178,18 @@ def with_right_length(head: Head, body: bytes, before: Head, body_before: bytes)
     )
 
 
-def wire(head: bytes, body: bytes, trailers: bytes = b"") -> bytes:
-    """The bytes of a whole message, with chunk framing where the head announces it."""
+def wire(head: bytes, body: bytes, trailers: bytes = b"", chunks: Sequence[int] = ()) -> bytes:
+    """Return the bytes of a whole message, with chunk framing where the head announces it: in
+    chunks of those sizes where they fit the body, else in one."""
     if not is_chunked(parse_head(head)):
         return head + body
-    chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+    sizes = chunks if sum(chunks) == len(body) else (len(body),)
+    framed, at = [head], 0
+    for size in filter(None, sizes):
+        framed.append(b"%x\r\n%s\r\n" % (size, body[at : at + size]))
+        at += size
     lines = trailers.strip(b"\r\n")
-    return head + chunk + b"0\r\n" + (lines + b"\r\n" if lines else b"") + b"\r\n"
+    return b"".join(framed) + b"0\r\n" + (lines + b"\r\n" if lines else b"") + b"\r\n"
 
 
 def has_no_body(method: bytes, status: int | None) -> bool:

@@ -129,6 +129,8 @@ class Sent:
     original: tuple[bytes, bytes] | None = None
     """Head and body before they were modified, where they were."""
     trailers: bytes = b""
+    chunks: tuple[int, ...] = ()
+    """Sizes of the chunks of a body that was sent in several."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -52,6 +52,8 @@ class Side:
     modified: bool = False
     original_head: bytes | None = None
     original_body: bytes | None = None
+    chunks: tuple[int, ...] = ()
+    """Sizes of the chunks of a body that was sent in several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ class HistoryReader:
             if not rows:
                 raise _not_found(packet_id, snapshot)
             row = rows[0]
-            own, other = _side(snapshot.db, packet_id), _side(snapshot.db, row["peer_id"])
+            own, other = _side(snapshot, packet_id), _side(snapshot, row["peer_id"])
         request, response = (other, own) if row["is_response"] else (own, other)
         return Detail(row=row, request=request, response=response)
 
@@ -331,8 +331,8 @@ def _key(db: sqlite3.Connection, column: str, packet_id: int) -> Any:
     return found[0] if found else None
 
 
-def _side(db: sqlite3.Connection, packet_id: int | None) -> Side | None:
-    found = db.execute(
+def _side(snapshot: Snapshot, packet_id: int | None) -> Side | None:
+    found = snapshot.db.execute(
         "SELECT p.id, p.time, p.length, c.head, c.body, c.body_length, c.trailers, p.modified,"
         " c.original_head, c.original_body"
         " FROM packets p JOIN contents c ON c.id = p.id WHERE p.id = ?",
@@ -340,8 +340,17 @@ def _side(db: sqlite3.Connection, packet_id: int | None) -> Side | None:
     ).fetchone()
     if found is None:
         return None
-    names = Side.__dataclass_fields__
-    return Side(**{**dict(zip(names, found, strict=True)), "modified": bool(found[7])})
+    values = dict(zip(Side.__dataclass_fields__, found, strict=False))
+    return Side(
+        **{**values, "modified": bool(found[7]), "chunks": _chunks(snapshot, packet_id)},
+    )
+
+
+def _chunks(snapshot: Snapshot, packet_id: int | None) -> tuple[int, ...]:
+    if "chunks" not in snapshot.names:
+        return ()
+    found = snapshot.db.execute("SELECT sizes FROM chunks WHERE id = ?", (packet_id,)).fetchone()
+    return tuple(map(int, found[0].split(","))) if found else ()
 
 
 def _not_found(packet_id: int, snapshot: Snapshot) -> PacketNotFound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pilothouse.intercept.http1 import (
     BadFraming,
@@ -15,6 +15,9 @@ from pilothouse.intercept.http1 import (
     split_message,
     wire,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST_HEAD = 256 * 1024
 MOST_BODY = 1024 * 1024
@@ -57,11 +60,13 @@ class Conversation(Protocol):
 class Http1:
     """HTTP/1 with the request's bytes as they are."""
 
-    def __init__(self, head: bytes, body: bytes, trailers: bytes = b"") -> None:
+    def __init__(
+        self, head: bytes, body: bytes, trailers: bytes = b"", chunks: Sequence[int] = ()
+    ) -> None:
         self.response = Response()
         self.is_done = False
         self.error = ""
-        self._request = wire(head, body, trailers)
+        self._request = wire(head, body, trailers, chunks)
         self._method = parse_head(head).method
         self._waiting = b""
         """The start of a head."""

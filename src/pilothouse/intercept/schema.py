@@ -47,11 +47,14 @@ CREATE TABLE IF NOT EXISTS contents (
   original_head BLOB,
   original_body BLOB
 );
+CREATE TABLE IF NOT EXISTS chunks (id INTEGER PRIMARY KEY, sizes TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 """
 """`contents` is apart so that scanning rows does not read bodies. `peer_…` is the other packet of
 the exchange: what a filter says of an exchange is then true or false of each row by itself.
-`facts` has the schema's version, the number of rows, and what the text index has got to."""
+`chunks` has the sizes, with commas between, of bodies that were sent in several; a file of before
+has no such table until it is written. `facts` has the schema's version, the number of rows, and
+what the text index has got to."""
 
 COLUMNS: dict[str, str] = {
     "id": "integer",

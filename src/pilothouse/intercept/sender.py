@@ -18,7 +18,7 @@ from pilothouse.intercept.model import Address
 from pilothouse.intercept.responses import Conversation, Http1, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
@@ -122,6 +122,7 @@ class Sender:
         body: bytes,
         trailers: bytes = b"",
         *,
+        chunks: Sequence[int] = (),
         is_http2: bool = False,
         timeout_s: float = 30.0,
         hold: Hold | None = None,
@@ -131,7 +132,7 @@ class Sender:
         It goes out when `hold` returns, which is awaited once there is a connection for it.
         """
         scheme = "https" if target.is_secure else "http"
-        talk: Conversation = Http1(head, body, trailers)
+        talk: Conversation = Http1(head, body, trailers, chunks)
         if is_http2:
             talk = Http2(request_of(head, body, trailers, scheme=scheme, host=target.authority))
         outcome = Outcome(self._clock(), response=talk.response)

@@ -139,6 +139,7 @@ class Courier:
         edited = await self._edited(delivery, before, "request")
         delivery.counts = edited.counts
         sent = _sent(edited, before, self._clock(), trailers=template.side.trailers)
+        sent.chunks = template.side.chunks
         if template.to_client:
             exchange.response = sent
         else:
@@ -169,6 +170,7 @@ class Courier:
             exchange.request.head,
             exchange.request.body,
             exchange.request.trailers,
+            chunks=exchange.request.chunks,
             is_http2=is_http2,
             timeout_s=delivery.timeout_s,
             hold=hold,

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 from websockets.sync.server import ServerConnection, serve
 
+from tests.support.har_schema import check_archive
 from tests.support.intercepting import GUARD_S, Tap
 from tests.support.until import wait_until
 
@@ -115,5 +116,6 @@ def test_all_of_a_socket_is_one_entry_of_a_har_and_counted_as_one(tap: Tap, site
     har = tap.call("export_har", filter="url == /har")
     (entry,) = har["har"]["log"]["entries"]
     assert har["entries"] == 1
+    check_archive(har["har"])
     frames = [(frame["opcode"], frame["data"]) for frame in entry["_webSocketMessages"]]
     assert frames == [(1, "hi"), (1, "hi"), (9, "p"), (10, "p"), (8, "1000 bye")]

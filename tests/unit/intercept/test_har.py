@@ -12,6 +12,7 @@ import jsonschema
 from pilothouse.core.redact import Redactor
 from pilothouse.intercept.har import har
 from pilothouse.intercept.ports import Detail, Side
+from tests.support.har_schema import check_archive
 from tests.unit.observe import har_schema
 
 AT = 1_755_000_000_000.0
@@ -52,6 +53,7 @@ def row(packet_id: int, **facts: Any) -> dict[str, Any]:
 def exported(*details: Detail) -> list[dict[str, Any]]:
     made = har(details, Redactor())
     jsonschema.validate(json.loads(json.dumps(made)), har_schema.HAR_SCHEMA)
+    check_archive(json.loads(json.dumps(made)))
     entries: list[dict[str, Any]] = made["log"]["entries"]
     return entries
 

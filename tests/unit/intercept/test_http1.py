@@ -231,6 +231,11 @@ def test_a_body_without_framing_goes_out_as_it_is(body: bytes) -> None:
     assert wire(HEAD, body) == HEAD + body
 
 
+def test_a_body_is_written_in_the_chunks_that_fit_it() -> None:
+    assert wire(CHUNKED, b"abcde", chunks=(2, 3)) == CHUNKED + b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n"
+    assert wire(CHUNKED, b"abcdef", chunks=(2, 3)) == CHUNKED + b"6\r\nabcdef\r\n0\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     "framed",
     [

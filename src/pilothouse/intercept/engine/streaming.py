@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 KEPT_BODY = 1 << 20
 """How much of a body is kept, and above which size none is held back."""
+MOST_CHUNKS = 10_000
+"""Chunks of a body whose sizes are kept; one of more is sent again as one."""
 _GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """What stands between two events."""
 
@@ -24,9 +26,12 @@ class Tee:
     def __init__(self) -> None:
         self.kept = bytearray()
         self.length = 0
+        self.sizes: list[int] = []
 
     def __call__(self, piece: bytes) -> bytes:
         room = KEPT_BODY - len(self.kept)
+        if piece and len(self.sizes) <= MOST_CHUNKS:
+            self.sizes.append(len(piece))
         if room > 0:
             self.kept += piece[:room]
         self.length += len(piece)
@@ -41,7 +46,14 @@ class Tee:
             length=len(head) + self.length,
             body_length=self.length,
             trailers=trailers_of(message),
+            chunks=self._chunks(message),
         )
+
+    def _chunks(self, message: http.Message) -> tuple[int, ...]:
+        """Return the sizes of the chunks that went on, of a body that is kept whole."""
+        is_chunked = "transfer-encoding" in message.headers
+        is_whole = self.length == len(self.kept) and len(self.sizes) <= MOST_CHUNKS
+        return tuple(self.sizes) if is_chunked and is_whole and len(self.sizes) > 1 else ()
 
 
 class Events:
