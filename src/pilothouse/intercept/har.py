@@ -183,7 +183,9 @@ def _comment(body: bytes, length: int) -> Record:
 def _stand_in(detail: Detail, redactor: Redactor) -> Record:
     """The entry of a connection whose handshake is not here, or that had none."""
     made = _entry(detail, redactor)
-    made["request"] |= {"method": "", "bodySize": 0, "headersSize": -1}
+    # A WebSocket begins with a GET, also where that was not recorded.
+    method = "GET" if detail.row["type"] == "WebSocket" else ""
+    made["request"] |= {"method": method, "bodySize": 0, "headersSize": -1}
     made["request"].pop("postData", None)
     made["response"] = _response({"status": 0}, None, redactor)
     made["_resourceType"] = detail.row["type"].lower()
