@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BOTH = {"accept": "application/json, text/event-stream"}
 GUARD_S = 60.0
@@ -74,6 +78,24 @@ class HttpAgent:
             "mcp-name": tool,
         }
         return self.http.post(path, json=message, headers=headers)
+
+    @contextmanager
+    def listening(self, path: str = "/mcp") -> Iterator[httpx.Response]:
+        """Hold the stream on which a client hears what it did not ask for, as SDKs do: by a GET
+        in a session, else by `subscriptions/listen` of the 2026 era."""
+        if self.session:
+            asked = {"mcp-session-id": self.session, "accept": "text/event-stream"}
+            with self.http.stream("GET", path, headers=asked) as stream:
+                yield stream
+            return
+        params = {"notifications": {"toolsListChanged": True}, "_meta": _META}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        headers = {
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "subscriptions/listen",
+        }
+        with self.http.stream("POST", path, json=message, headers=headers) as stream:
+            yield stream
 
     def end(self) -> int:
         """DELETE the session; the status."""

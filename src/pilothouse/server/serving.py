@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.server.streams import EndingStreams
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Iterator
@@ -23,6 +25,7 @@ async def serving(
     import uvicorn
 
     ready = anyio.Event()
+    streams = EndingStreams(app)
 
     class Server(uvicorn.Server):
         @contextmanager
@@ -35,7 +38,7 @@ async def serving(
             ready.set()
 
     config = uvicorn.Config(
-        app,
+        streams,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -58,4 +61,5 @@ async def serving(
         try:
             yield
         finally:
+            streams.end()
             server.should_exit = True

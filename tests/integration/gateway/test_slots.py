@@ -9,7 +9,7 @@ import pytest
 
 from pilothouse.gateway.notices import RESET
 from tests.support.chromium import Chromium
-from tests.support.http_agent import GUARD_S, HttpAgent
+from tests.support.http_agent import GUARD_S, HttpAgent, told
 from tests.support.relaying import relay_home
 from tests.support.servers import PRODUCT, Server, http_server
 from tests.support.until import wait_until
@@ -49,9 +49,25 @@ def test_agents_that_ended_what_they_did_make_room_for_the_next(shop: App) -> No
         target = observing(watcher, chromium)
         called(tester, "endSession")
         called(watcher, "cdp_stop_observe", targetId=target)
+        # What was recorded stays readable until somebody needs the place.
+        assert called(watcher, "cdp_read_events", targetId=target)["state"] == "stopped"
         pids = {called(agent, "status")["pid"] for agent in (third, fourth)}
         assert len(pids) == 2
         assert running(hub) <= 2
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_worker_that_its_client_listens_to_makes_room_without_an_error(era: str) -> None:
+    # The block fails if any of the workers has logged an error.
+    with http_server("--max-workers", "1", module=PRODUCT) as hub:
+        first, second = HttpAgent(hub.url), HttpAgent(hub.url).open()
+        if era == "2025":
+            first.open()
+        with first.listening() as stream:
+            own = told(first.modern("status"))["result"] if era == "2026" else first.call("status")
+            assert stream.status_code == 200
+            assert called(second, "status")["pid"] != own["structuredContent"]["pid"]
+            wait_until(lambda: any("worker_ended" in line for line in hub.lines), "the eviction")
 
 
 @pytest.mark.browser
@@ -70,9 +86,9 @@ def test_the_idle_worker_of_a_relay_makes_room_for_another_agent(sockets: Path, 
     with relay_home(sockets, mark) as home:
         one = {"PILOTHOUSE_MAX_WORKERS": "1"}
         with home.agent(**one) as first, home.agent(**one) as second:
-            told = [agent.ask("status") for agent in (first, second, first)]
-            assert not any(answer["isError"] for answer in told)
-            pids = [answer["structuredContent"]["pid"] for answer in told]
+            answers = [agent.ask("status") for agent in (first, second, first)]
+            assert not any(answer["isError"] for answer in answers)
+            pids = [answer["structuredContent"]["pid"] for answer in answers]
             assert len(set(pids)) == 3
-            notices = [RESET in str(answer["content"]) for answer in told]
+            notices = [RESET in str(answer["content"]) for answer in answers]
             assert notices == [False, False, True]
