@@ -218,7 +218,9 @@ def test_the_default_profile_drives_a_whole_app() -> None:
     assert "timeline" in served
 
 
-@pytest.mark.parametrize("asked", [{"tools": ("bookmarks",)}, {"profile": "full"}, {}])
+@pytest.mark.parametrize(
+    "asked", [{"tools": ("bookmarks",)}, {"tools": GROUPS}, {"profile": "full"}, {}]
+)
 def test_bookmark_tools_are_there_when_asked_for_or_paired(asked: dict[str, Any]) -> None:
     selection = Selection.of(Settings(**asked), paired=not asked)
     assert "bookmark_add" in product().served(selection).tools

@@ -46,8 +46,8 @@ class Selection:
     def of(cls, settings: Settings, *, paired: bool) -> Selection:
         """Return what the settings ask for, in a home where an extension was paired or not."""
         profile: Profile = "full" if settings.profile == "full" else "default"
-        is_usual = profile == "default" and set(settings.tools) >= set(GROUPS)
-        return cls(settings.tools, profile, unpaired=is_usual and not paired)
+        is_usual = profile == "default" and not settings.tools
+        return cls(settings.tools or GROUPS, profile, unpaired=is_usual and not paired)
 
     def serves(self, listing: Listing) -> bool:
         return self.includes(listing.group, listing.profile)
@@ -60,11 +60,11 @@ class Selection:
 
     def way_to(self, listing: Listing) -> str:
         """Say how a tool that is not served gets served."""
-        if self.unpaired and listing.group == BOOKMARKS and listing.profile == "default":
-            return (
-                "no Chrome is paired yet: `pilothouse pair` says how that is done;"
-                f" `pilothouse --tools {BOOKMARKS}` serves it without"
-            )
+        if self.unpaired and listing.group == BOOKMARKS:
+            unpaired = "no Chrome is paired yet: `pilothouse pair` says how that is done"
+            if listing.profile == "default":
+                return f"{unpaired}; `pilothouse --tools {BOOKMARKS}` serves it without"
+            return f"{unpaired}, and `pilothouse --profile full` serves it"
         flags = []
         if listing.group not in self.groups:
             wanted = [group for group in GROUPS if group in (*self.groups, listing.group)]

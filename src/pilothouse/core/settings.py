@@ -76,7 +76,10 @@ class Settings:
         False, "Log at debug level, as the intercept spec has it", "MCP_DEBUG"
     )
     tools: tuple[str, ...] = _setting(
-        GROUPS, "Groups of tools to serve", "PILOTHOUSE_TOOLS", choices=GROUPS
+        (),
+        "Groups of tools to serve; without it all, bookmarks once a Chrome is paired",
+        "PILOTHOUSE_TOOLS",
+        choices=GROUPS,
     )
     profile: str = _setting(
         "default",

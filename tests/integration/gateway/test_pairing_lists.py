@@ -60,8 +60,10 @@ async def test_without_a_hub_the_list_grows_with_a_paired_chrome(place: Any) -> 
         before = names(agent)
         assert not {name for name in before if name.startswith("bookmark_")}
         assert {"selectOption", "uploadFile", "drag", "pressKey", "hover", "fillForm"} <= before
-        assert "`pilothouse pair`" in refusal(agent, "bookmark_add")
-        assert "`pilothouse --profile full`" in refusal(agent, "pdf")
+        for tool in ("bookmark_add", "bookmark_batch"):
+            assert "`pilothouse pair`" in refusal(agent, tool)
+        for tool in ("bookmark_batch", "pdf"):
+            assert "`pilothouse --profile full`" in refusal(agent, tool)
         assert "Unknown tool" in refusal(agent, "bookmark_sing")
         token = code(folder)
         port = await anyio.to_thread.run_sync(opened, lambda: agent.call("status")["services"])
