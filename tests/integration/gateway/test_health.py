@@ -14,7 +14,7 @@ import pytest
 from pilothouse.gateway.room import NEW_WORKER_BYTES
 from tests.support.forkserver import REAL_PROCESSES
 from tests.support.http_agent import GUARD_S, HttpAgent
-from tests.support.servers import FIXTURE_APP, PRODUCT, Server, http_server
+from tests.support.servers import FIXTURE_APP, PRODUCT, ROOT, Server, http_server
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ def health(server: Server) -> httpx.Response:
     return httpx.get(f"{server.url}/health", timeout=GUARD_S)
 
 
+def scrape(hub: Server) -> str:
+    return httpx.get(f"{hub.url}/metrics", timeout=GUARD_S).text
+
+
 def counted(hub: Server) -> float:
-    text = httpx.get(f"{hub.url}/metrics", timeout=GUARD_S).text
-    found = re.search(rf"^{re.escape(CALLS)} (\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^{re.escape(CALLS)} (\S+)$", scrape(hub), re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
@@ -61,6 +64,23 @@ def test_memory_is_told_by_kind_and_that_of_a_new_worker_is_measured(hub: Server
     assert kinds["anonymous"] > 1 << 20
     for agent in agents:
         agent.end()
+
+
+def test_how_long_the_calls_of_a_worker_took_is_in_the_metrics_by_tool(hub: Server) -> None:
+    agent = HttpAgent(hub.url).open()
+    assert not any(agent.call("status")["isError"] for _ in range(3))
+    text = scrape(hub)
+    assert 'pilothouse_tool_duration_seconds_count{tool="status"}' in text
+    (number,) = re.findall(r'_seconds_bucket\{le="\+Inf",tool="status"\} (\S+)', text)
+    assert float(number) >= 3
+    agent.end()
+
+
+def test_the_guide_tells_of_every_metric(hub: Server) -> None:
+    guide = (ROOT / "docs" / "guides" / "gateway.md").read_text()
+    names = re.findall(r"^# TYPE (pilothouse_\w+) ", scrape(hub), re.MULTILINE)
+    assert names
+    assert [name for name in names if name not in guide] == []
 
 
 def test_of_the_calls_of_a_killed_worker_at_most_the_last_second_is_lost(hub: Server) -> None:
