@@ -177,7 +177,7 @@ async def click(args: Click, helm: Helm) -> Acted:
         return await land(
             tab,
             args.selector,
-            args.button,
+            "double" if args.double and args.button == "left" else args.button,
             lambda: _patiently(
                 args,
                 tab,
@@ -206,9 +206,12 @@ async def _pointed(
 ) -> Acted:
     """Take a step of the pointer; what it changed it has asked for itself."""
     done = await step(helm, args, tool, do, target=target, look=args.settle > 0)
-    landing = done.value or Landing()
-    landed = helm.find(args.session_id).mask(landing.took)
-    return Acted(**acted(done, landed=landed, retried=landing.retried))
+    session = helm.find(args.session_id)
+    return Acted(**acted(done, **_landed(session, done.value or Landing())))
+
+
+def _landed(session: E2eSession, landing: Landing) -> dict[str, Any]:
+    return {"landed": session.mask(landing.took), "retried": landing.retried}
 
 
 class Type(Targeting):
@@ -259,7 +262,9 @@ async def type_(args: Type, helm: Helm) -> Acted:
         return await value_after(field, changes, VALUE_MS)
 
     done = await step(helm, args, "type", do, target=args.selector, look=args.submit)
-    value = done.value or (done.dom.value if done.dom else None)
+    value = done.value
+    if value is None and done.dom is not None:
+        value = done.dom.value
     if value is None and session.mask(args.text) != args.text:
         value = args.text  # a password: shown as a mask
     return Acted(**acted(done, value=shown(session, value)))
@@ -306,7 +311,8 @@ class FillForm(Acting):
 async def fill_form(args: FillForm, helm: Helm) -> Acted:
     """Fill in several fields in one call."""
     session = helm.find(args.session_id)
-    done: Done[str | None] | Done[None] | None = None
+    done: Done[str | None] | Done[Landing] | None = None
+    landing = Landing()
     values: list[str] = []
     for entry in args.fields:
 
@@ -336,22 +342,23 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
 
         is_last = entry is args.fields[-1] and not args.submit
         filled = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
-        values.append(shown(session, filled.value))
+        values.append(shown(session, filled.value) or "")
         done = filled
     if args.submit:
         button = args.submit
 
-        async def press(tab: Tab) -> None:
-            await land(tab, button, "left", partial(click_button, tab))
+        async def press(tab: Tab) -> Landing:
+            return await land(tab, button, "left", partial(click_button, tab))
 
         def click_button(tab: Tab) -> Awaitable[None]:
             clicking = tab.locator(button).click(timeout=args.timeout)
             return _patiently(args, tab, button, clicking)
 
         look = args.settle > 0
-        done = await step(helm, args, "fillForm", press, target=button, look=look)
+        pressed = await step(helm, args, "fillForm", press, target=button, look=look)
+        done, landing = pressed, pressed.value or landing
     assert done is not None
-    return Acted(**acted(done, value=values))
+    return Acted(**acted(done, value=values, **_landed(session, landing)))
 
 
 async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSession) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FINAL_EVENTS: dict[str, list[str]] = {
     "left": ["click"],
+    "double": ["dblclick"],
     "right": ["contextmenu", "auxclick"],
     "middle": ["auxclick"],
     "hover": ["mouseover"],

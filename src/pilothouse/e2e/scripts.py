@@ -210,20 +210,37 @@ the number of frames of other origins, which have to be asked themselves."""
 WATCH_POINTER = """
 (() => {
   if (window.__pilothouseAim) return;
-  let targets = [], kinds = [], events = null, changed = false;
-  const observer = new MutationObserver(() => { changed = true; });
+  const TYPES = ['mousedown', 'mouseup', 'click', 'dblclick', 'auxclick', 'contextmenu',
+    'mouseover', 'dragstart', 'drop', 'gotpointercapture'];
+  let targets = [], kinds = [], events = null, changed = false, moved = false;
+  const take = records => {
+    changed ||= records.length > 0;
+    moved ||= records.some(record => record.type === 'childList');
+  };
+  const observer = new MutationObserver(take);
   const options = {subtree: true, childList: true, attributes: true, characterData: true};
+  const has = type => events.some(([each]) => each === type);
   const note = event => {
     if (!events || !event.isTrusted) return;
-    if (event.type === 'mousedown' && !events.length) {
+    if (event.type === 'mousedown' && !has('mousedown')) {
       observer.takeRecords();
-      changed = false;
+      changed = moved = false;
+    }
+    // A page that keeps the pointer for itself has done something with the press.
+    if (event.type === 'gotpointercapture') changed = true;
+    // What takes the final event may change the page, too, but that is no reason why it did.
+    if (kinds.includes(event.type) && has('mousedown')) {
+      take(observer.takeRecords());
+      observer.disconnect();
     }
     // The whole way, because what is under the pointer may be taken out of the page by its event.
     if (events.length < 50) events.push([event.type, event.composedPath()]);
   };
-  for (const type of ['mousedown', 'mouseup', 'click', 'auxclick', 'contextmenu', 'mouseover',
-    'drop']) addEventListener(type, note, {capture: true, passive: true});
+  // Also for every step: a document that is opened anew, as popups are written, loses them.
+  const listen = () => {
+    for (const type of TYPES) addEventListener(type, note, {capture: true, passive: true});
+  };
+  listen();
   // An event from a closed shadow root shows no more of itself than the root's host.
   const isHidden = (node, target) => {
     let root = target.getRootNode();
@@ -243,7 +260,7 @@ WATCH_POINTER = """
   const judge = more => {
     const known = [...targets, ...more];
     if (!events || !known.length) return null;
-    changed ||= observer.takeRecords().length > 0;
+    take(observer.takeRecords());
     observer.disconnect();
     const hits = way => known.some(target => reaches(way, target));
     const of = (...types) => events.filter(([type]) => types.includes(type)).map(([, way]) => way);
@@ -254,14 +271,17 @@ WATCH_POINTER = """
       down: down ? (hits(down) ? 'hit' : 'missed') : '',
       final,
       took: describe((down && !hits(down) ? down : final === 'missed' ? last.at(-1) : [])[0]),
-      changed,
+      // A drag that nobody took has left things where they were, however it has marked them.
+      changed: final || !has('dragstart') ? changed : moved,
       there: known.some(target => target.isConnected),
     };
   };
   Object.defineProperty(window, '__pilothouseAim', {value: {
     arm: (elements, wanted) => {
-      [targets, kinds, events, changed] = [elements, wanted, [], false];
-      observer.observe(document, options);
+      [targets, kinds, events, changed, moved] = [elements, wanted, [], false, false];
+      listen();
+      for (const root of new Set([document, ...elements.map(element => element.getRootNode())]))
+        observer.observe(root, options);
       return true;
     },
     begun: () => events?.some(([type, way]) => type === 'mousedown' ||

@@ -79,14 +79,15 @@ class Acted(Result):
     )
     notices: list[dict[str, Any]] = Field(default_factory=list, description="Such as server_exited")
     dialog: dict[str, Any] | None = Field(default=None, description="Open: call handleDialog")
-    value: str | list[str] = Field(default="", description="What the field has now")
+    value: str | list[str] | None = Field(default=None, description="What the field has now")
     landed: str = Field(default="", description="What took the event, where not the target")
     retried: bool = Field(default=False, description="Missed at first: `landed` took it")
 
     def dump(self) -> dict[str, Any]:
-        """Only what there is to say."""
+        """Only what there is to say; that a field is empty is one of those things."""
         shown = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {k: v for k, v in shown.items() if v not in ("", [], False) or k == "success"}
+        always = ("success", "value")
+        return {k: v for k, v in shown.items() if v not in ("", [], False) or k in always}
 
     def tell(self, story: Story) -> None:
         story.say("Done." if self.success else self.failed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import cut
@@ -83,7 +83,9 @@ async def value_after(field: Locator, changes: Changes | None, limit: float) -> 
         return None  # it has gone with what it was given
 
 
-def shown(session: E2eSession, value: Any) -> str:
-    """Return a value as an answer has it: masked before it is cut."""
-    text = str(session.mask(value or ""))
+def shown(session: E2eSession, value: str | None) -> str | None:
+    """Return a value as an answer has it: masked before it is cut; None if it is not known."""
+    if value is None:
+        return None
+    text = str(session.mask(value))
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"

@@ -86,6 +86,8 @@ HITS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }
 
+KEPT_FOR_THE_TRACK = "this.parentElement.setPointerCapture(event.pointerId)"
+
 
 @pytest.mark.parametrize("case", HITS)
 def test_what_reaches_its_target_is_a_plain_success(page: Driver, case: str) -> None:
@@ -145,13 +147,20 @@ def test_a_target_that_slips_away_once_is_clicked_again_and_the_answer_says_so(
     assert (done["retried"], done["landed"].split()[0]) == (True, "html")
 
 
+def show_slipping(shop: Driver, attributes: str = "") -> None:
+    """Put a button into the page that is never where it was pressed."""
+    show(
+        shop,
+        f'<main><div style="{BOX}">under</div>'
+        f'<button id=t style="{BOX}" {attributes}>Buy</button></main>',
+    )
+    shop.value(f"() => {{ {SHIFTING.replace('ONCE', 'false')} }}")
+
+
 def test_a_click_that_something_else_takes_both_times_is_an_error_that_names_it(
     page: Driver,
 ) -> None:
-    show(
-        page, f'<main><div style="{BOX}">under</div><button id=t style="{BOX}">Buy</button></main>'
-    )
-    page.value(f"() => {{ {SHIFTING.replace('ONCE', 'false')} }}")
+    show_slipping(page)
     failed = page.failure("click", selector="#t")
     error = failed["error"]
     assert (error["type"], error["selector"]) == ("click_missed", "#t")
@@ -160,6 +169,63 @@ def test_a_click_that_something_else_takes_both_times_is_an_error_that_names_it(
     assert error["tookIt"] in error["causes"][0]
     assert failed["screenshot"]["path"]
     assert did(page) == []
+
+
+@pytest.mark.parametrize("more", [{"button": "right"}, {"button": "middle"}, {"double": True}])
+def test_other_buttons_and_a_double_click_can_miss_as_well(
+    page: Driver, more: dict[str, Any]
+) -> None:
+    show_slipping(page)
+    error = page.fault("click", selector="#t", **more)
+    assert (error["type"], error["tookIt"].split()[0]) == ("click_missed", "main")
+
+
+def test_only_what_changes_between_press_and_click_explains_a_miss(page: Driver) -> None:
+    """Neither what hovering changed before, nor what the click changed where it went."""
+    show_slipping(page, 'onmouseover="this.title += 1"')
+    page.value("void document.addEventListener('click', () => { document.title += 1 })")
+    assert page.fault("click", selector="#t")["type"] == "click_missed"
+    assert did(page) == []
+
+
+def test_a_change_in_the_shadow_root_of_the_target_explains_a_miss(page: Driver) -> None:
+    show(page, "<div id=host></div>")
+    page.value(
+        f"""() => {{
+          const root = host.attachShadow({{mode: 'open'}});
+          root.innerHTML = '<button id=t style="{BOX}">Buy</button>';
+          root.firstChild.onmousedown = event => {{ event.target.style.left = '400px' }};
+        }}"""
+    )
+    done = page.call("click", selector="#t")
+    assert done["landed"]
+    assert "retried" not in done
+
+
+def test_a_press_that_the_page_keeps_for_another_element_is_no_miss(page: Driver) -> None:
+    show(
+        page,
+        f'<div id=track style="{BOX}" onclick="did.push(1)">'
+        f'<div id=t onpointerdown="{KEPT_FOR_THE_TRACK}">thumb</div></div>',
+    )
+    done = page.call("click", selector="#t")
+    assert (done["landed"].split()[0], did(page)) == ("div#track", [1])
+    assert "retried" not in done
+
+
+def test_a_miss_in_a_document_that_was_written_anew_is_told(page: Driver) -> None:
+    html = f'<main><div style="{BOX}">under</div><button id=t style="{BOX}">Buy</button></main>'
+    page.value(f"() => {{ document.open(); document.write({json.dumps(html)}); did = []; }}")
+    page.value(f"() => {{ document.close(); {SHIFTING.replace('ONCE', 'false')} }}")
+    assert page.fault("click", selector="#t")["type"] == "click_missed"
+
+
+def test_the_button_of_a_form_that_slips_away_once_is_told_of(page: Driver) -> None:
+    show(page, f'<input id=who><button id=t style="{BOX}">Buy</button>')
+    page.value(f"() => {{ {SHIFTING.replace('ONCE', 'true')} }}")
+    done = page.call("fillForm", fields=[{"selector": "#who", "value": "Ada"}], submit="#t")
+    assert (done["value"], did(page)) == (["Ada"], [1])
+    assert (done["retried"], done["landed"].split()[0]) == (True, "html")
 
 
 def test_a_hover_and_a_drag_that_reach_their_target_are_plain_successes(page: Driver) -> None:
@@ -175,14 +241,43 @@ def test_a_hover_and_a_drag_that_reach_their_target_are_plain_successes(page: Dr
     assert did(page) == [1, 2]
 
 
-def test_a_drop_that_nobody_takes_is_an_error(page: Driver) -> None:
+def show_lane(shop: Driver, card: str, lane: str = "") -> None:
+    """Put a card into the page that can be dragged, and where it is dragged to."""
     show(
-        page,
-        '<div id=card draggable=true style="position: absolute; left: 20px; top: 200px">Card</div>'
-        f'<div id=lane style="{LANE}">Lane</div>',
+        shop,
+        f"<div id=card draggable=true {card} style='position: absolute; left: 20px; top: 200px'>"
+        f'Card</div><div id=lane {lane} style="{LANE}">Lane</div>',
     )
+
+
+@pytest.mark.parametrize("card", ["", 'ondragstart="this.className = 1"'])
+def test_a_drop_that_nobody_takes_is_an_error(page: Driver, card: str) -> None:
+    show_lane(page, card)
     error = page.fault("drag", **{"from": "#card", "to": "#lane"})
     assert error["type"] == "click_missed"
+
+
+def test_a_list_that_is_sorted_while_something_is_over_it_needs_no_drop(page: Driver) -> None:
+    show_lane(page, "", 'ondragenter="this.append(card)"')
+    assert page.call("drag", **{"from": "#card", "to": "#lane"})["landed"]
+    assert page.value("card.parentElement.id") == "lane"
+
+
+def test_a_card_that_stays_under_the_pointer_is_dragged_there(page: Driver) -> None:
+    show_lane(page, "")
+    page.value(
+        """() => {
+          card.draggable = false;
+          card.style.zIndex = 1;
+          card.onmousedown = () => { onmousemove = event => {
+            card.style.left = `${event.clientX - 9}px`;
+            card.style.top = `${event.clientY - 9}px`;
+          } };
+          onmouseup = () => { onmousemove = null; did.push(1); };
+        }"""
+    )
+    done = page.call("drag", **{"from": "#card", "to": "#lane"})
+    assert (done["landed"].split()[0], did(page)) == ("div#card", [1])
 
 
 def ref_of(shop: Driver, text: str) -> str:

@@ -76,6 +76,17 @@ def test_an_answer_has_the_value_that_the_field_has_afterwards(form: Driver) -> 
     assert form.call("type", selector="#t", text="x" * 500)["value"] == "x" * 199 + "…"
 
 
+def test_a_field_that_the_page_empties_again_is_told_to_be_empty(form: Driver) -> None:
+    form.value(
+        "() => { t.oninput = size.onchange = event => { event.target.value = '' };"
+        " size.add(new Option('', '')) }"
+    )
+    assert form.call("type", selector="#t", text="abc")["value"] == ""
+    assert form.call("type", selector="#t", text="abc", slowly=True)["value"] == ""
+    assert form.call("fillForm", fields=[{"selector": "#t", "value": "abc"}])["value"] == [""]
+    assert form.call("selectOption", selector="#size", values=["L"])["value"] == ""
+
+
 def test_the_value_of_a_password_or_a_secret_is_masked(form: Driver) -> None:
     for told in (
         form.call("type", selector="#key", text="open sesame"),
