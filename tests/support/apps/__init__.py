@@ -3,7 +3,8 @@
     python -m tests.support.apps            installs the packages of all apps
     python -m tests.support.apps --check    exits 1 if some are missing
 
-The environment for exported tests (tests/support/exported) is installed with them.
+The environment for exported tests (tests/support/exported) and the pages of MiniWoB++
+(tests/support/miniwob) are installed with them.
 
 Packages are installed once per lock file, by the set-up for tests, below the ignored folder
 `.peers/`; a test copies a few source files and starts. The copy lies beside the packages, because
@@ -33,6 +34,7 @@ NODE_APPS = ("vite", "react", "next")
 PYTHON_APPS = ("flask", "django", "uvicorn")
 EXPORTED_LOCK = HERE.parent / "exported" / "requirements.lock"
 """What the tests that a session is exported as are run with."""
+MINIWOB_LOCK = HERE.parent / "miniwob" / "requirements.lock"
 
 type Install = Callable[[Path, Path], None]
 
@@ -88,7 +90,7 @@ def _installers() -> dict[Path, Install]:
     node: dict[Path, Install] = {
         HERE / name / "package-lock.json": install_node for name in NODE_APPS
     }
-    python = (HERE / "requirements.lock", EXPORTED_LOCK)
+    python = (HERE / "requirements.lock", EXPORTED_LOCK, MINIWOB_LOCK)
     return {**node, **dict.fromkeys(python, install_python)}
 
 

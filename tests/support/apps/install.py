@@ -38,7 +38,8 @@ def install_python(lock: Path, folder: Path) -> None:
     else:
         _run([sys.executable, "-m", "venv", ".venv"], folder)
         install = [python, "-m", "pip", "install", "--quiet"]
-    _run([*install, "--require-hashes", "-r", str(lock)], folder)
+    # The file names all there is to be: with a package that is used without what it needs, no more.
+    _run([*install, "--require-hashes", "--no-deps", "-r", str(lock)], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
