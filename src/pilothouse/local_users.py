@@ -53,7 +53,7 @@ def caller_at(
     peer: Sequence[object], here: Sequence[object], transport: Transport = "tcp"
 ) -> Caller:
     """Return who has connected from the address `peer` to our own `here`."""
-    there, our_end = _endpoint(peer), _endpoint(here)
+    there, our_end = endpoint_of(peer), endpoint_of(here)
     if sys.platform == "darwin":
         return Caller.OWN if is_of_own_process(there, our_end) else Caller.OTHER
     try:
@@ -69,7 +69,8 @@ def caller_at(
     return Caller.UNKNOWN if _stands_for_others(owner.uid) else Caller.OWN
 
 
-def _endpoint(address: Sequence[object]) -> Endpoint:
+def endpoint_of(address: Sequence[object]) -> Endpoint:
+    """Return an end of a connection from its address as sockets tell it."""
     host, port = str(address[0]).partition("%")[0], int(str(address[1]))
     return Endpoint(plain(ip_address(host)), port)
 
@@ -106,7 +107,7 @@ def is_of_own_process(there: Endpoint, here: Endpoint) -> bool:
             if process.uids().real != os.getuid():
                 continue
             for one in process.net_connections("tcp"):
-                if one.raddr and (_endpoint(one.laddr), _endpoint(one.raddr)) == (there, here):
+                if one.raddr and (endpoint_of(one.laddr), endpoint_of(one.raddr)) == (there, here):
                     if pid not in _found_last:
                         _found_last.append(pid)
                     return True

@@ -71,11 +71,12 @@ def test_a_socket_that_was_closed_belongs_to_nobody_although_it_is_shown_as_root
     with connected(listens, connects) as (client, ours):
         ends = ours.getpeername(), ours.getsockname()
         client.close()
-        owner = owner_of(*map(_end, ends))
+        there, here = map(_end, ends)
+        owner = owner_of(there, here)
         assert owner is not None
         assert owner.inode == 0
         assert caller_at(*ends) is Caller.OTHER
-        assert not is_of_own_process(*map(_end, ends))
+        assert not is_of_own_process(there, here)
         ours.close()  # from here on it waits out its time
         assert caller_at(*ends) is Caller.OTHER
 

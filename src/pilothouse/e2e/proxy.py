@@ -8,6 +8,7 @@ that could answer differently. Tunnels and plain requests are taken, one per con
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import time
@@ -24,6 +25,7 @@ from pilothouse.core.http1 import MAX_HEAD_BYTES, BadMessage
 from pilothouse.core.urls import Address, Policy, Target, UrlError, Verdict, target_of
 from pilothouse.e2e.proxy_http import Request, parse_request
 from pilothouse.e2e.proxy_pipes import answer, join
+from pilothouse.local_users import Caller, caller_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,6 +43,8 @@ RESOLVE_S = 10.0
 CONNECT_S = 15.0
 NEXT_ADDRESS_S = 3.0
 """How long an address may keep us while there is another one to try."""
+
+log = logging.getLogger(__name__)
 
 # By definition, whatever a resolver says; in the order in which Chromium tries them.
 LOCALHOST: tuple[Address, ...] = (IPv6Address("::1"), IPv4Address("127.0.0.1"))
@@ -82,6 +86,7 @@ class FilteringProxy:
         self._browsers: set[asyncio.Transport] = set()
         self._servers: set[asyncio.Transport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_told = False
 
     def find(self, url: str) -> Refusal | None:
         """The last refusal of that URL's host and port: why a page of it did not load."""
@@ -99,6 +104,15 @@ class FilteringProxy:
         task = asyncio.get_running_loop().create_task(self._serve(browser, head, rest))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def admit_user(self, browser: asyncio.Transport) -> bool:
+        """Return whether our own user has connected: nobody else's browser goes through here."""
+        caller = caller_of(browser)
+        if caller is not Caller.OWN and not self._has_told:
+            self._has_told = True
+            who = "a process of another user" if caller is Caller.OTHER else "somebody unknown"
+            log.warning("closed a connection of %s to a browser's proxy, port %s", who, self.port)
+        return caller is Caller.OWN
 
     def admit(self, browser: asyncio.Transport) -> bool:
         """Whether there is room for one more connection."""
@@ -326,7 +340,9 @@ class _Head(asyncio.Protocol):
         self._browser = cast("asyncio.Transport", transport)
         _no_delay(transport)
         self._late = asyncio.get_running_loop().call_later(HEAD_S, self._give_up)
-        if not self._proxy.admit(self._browser):
+        if not self._proxy.admit_user(self._browser):
+            self._browser.abort()
+        elif not self._proxy.admit(self._browser):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")
 
     def data_received(self, data: bytes) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pilothouse.core.urls import Policy
 from pilothouse.e2e import proxy as proxy_module
 from pilothouse.e2e.proxy import open_proxy
+from tests.support.second_user import needs_root, sent_by_another_user
 from tests.support.until import until
 from tests.unit.e2e.proxy_rig import DEVELOPMENT, GUARD_S, OK, PRODUCTION, Rig, head, rig, upstream
 
@@ -237,3 +238,21 @@ async def test_the_system_resolver_is_asked_without_stopping_the_loop() -> None:
     )
     assert {str(address) for address in found} <= {"127.0.0.1", "::1"}
     assert found
+
+
+@pytest.mark.process
+@needs_root
+async def test_another_user_is_hung_up_on_before_it_is_heard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with upstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as server, rig() as proxy:
+        wire = head(f"GET http://127.0.0.1:{server.port}/ HTTP/1.1", "Host: x", "", "")
+        for _ in range(2):
+            port = proxy.proxy.port
+            assert await asyncio.to_thread(sent_by_another_user, port, wire) == b""
+        assert server.connections == 0
+        assert proxy.noted == []
+        logged = [one.getMessage() for one in caplog.records if "another user" in one.getMessage()]
+        assert len(logged) == 1
+        assert await proxy.get(f"http://127.0.0.1:{server.port}/")
+        assert server.connections == 1
