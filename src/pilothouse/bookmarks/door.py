@@ -13,6 +13,7 @@ from websockets.asyncio.server import ServerConnection
 
 from pilothouse.bookmarks.protocol import ORIGIN
 from pilothouse.core.origins import Doorkeeper
+from pilothouse.local_users import Caller, caller_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 MAX_STRANGERS = 64
 """Sockets that have not said hello. The oldest makes room: an extension needs milliseconds."""
 
+FOREIGN_USER = (
+    "This server takes connections of the user who started it and of root alone. Connect as that"
+    " user, or start it with --local-users all: then the pairing code alone decides.\n"
+)
 _doorkeeper = Doorkeeper()
 
 
 def check_request(socket: ServerConnection, request: Request) -> Response | None:
     """The refusal of a request that is not the extension's own, or None."""
+    if isinstance(socket, Socket) and socket.caller is Caller.OTHER:
+        return socket.respond(403, FOREIGN_USER)
     hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
     if len(hosts) != 1 or not _doorkeeper.admits_host(hosts[0]):
         return socket.respond(403, "This server is for this machine alone.\n")
@@ -64,13 +71,21 @@ class Strangers:
 class Socket(ServerConnection):
     """A connection that is a stranger's until it `may_say` more than hello."""
 
-    def __init__(self, *args: Any, strangers: Strangers, **options: Any) -> None:
+    caller = Caller.UNKNOWN
+    """Whose process has connected; where that is not known, or not asked, the code decides."""
+
+    def __init__(
+        self, *args: Any, strangers: Strangers, own_user_only: bool, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._strangers = strangers
+        self._own_user_only = own_user_only
         self.opened_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if self._own_user_only:
+            self.caller = caller_of(transport)
         self._strangers.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

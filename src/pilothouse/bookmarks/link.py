@@ -79,6 +79,7 @@ class Link:
         on_connected: OnConnected,
         on_state: Callable[[str], None] = lambda state: None,
         on_port: Callable[[int], None] = lambda port: None,
+        own_user_only: bool = True,
         timing: Timing = USUAL,
     ) -> None:
         """`server` is our name and version.
@@ -94,6 +95,7 @@ class Link:
         self._on_connected = on_connected
         self._on_state = on_state
         self._on_port = on_port
+        self._own_user_only = own_user_only
         self._timing = timing
         self._numbers = count(secrets.randbelow(FIRST_IDS))
         self._strangers = Strangers()
@@ -169,7 +171,10 @@ class Link:
             port,
             backlog=TAKEN_AT_ONCE,
             process_request=check_request,
-            create_connection=cast("type[Socket]", partial(Socket, strangers=self._strangers)),
+            create_connection=cast(
+                "type[Socket]",
+                partial(Socket, strangers=self._strangers, own_user_only=self._own_user_only),
+            ),
             # A tree is sent once and over loopback: packing it would only take time.
             compression=None,
             server_header=None,

@@ -96,6 +96,7 @@ async def linked(
     timing: Timing = PATIENT,
     on_connected: Any = nothing_to_finish,
     port: int = 0,
+    own_user_only: bool = True,
 ) -> AsyncIterator[Rig]:
     secret = secret_in(folder / "config")
     states: list[str] = []
@@ -109,6 +110,7 @@ async def linked(
         on_connected=on_connected,
         on_state=states.append,
         on_port=ports.append,
+        own_user_only=own_user_only,
         timing=timing,
     )
     async with open_link(link, port, port_trouble):

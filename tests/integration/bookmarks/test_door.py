@@ -17,6 +17,7 @@ from pilothouse.bookmarks.protocol import ORIGIN
 from pilothouse.core.secret_check import MAX_FAILURES
 from tests.integration.bookmarks.link_rig import PATIENT, QUICK, Rig, linked
 from tests.support.extension_peer import GUARD_S, dialled, extension, hello, say_hello
+from tests.support.second_user import needs_root, sent_by_another_user
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -248,3 +249,16 @@ async def test_a_flood_of_foreign_connections_leaves_the_live_one_working(rig: R
     assert done >= FLOOD / 50
     assert statuses.count(403) >= FLOOD // 3
     assert PATIENT.hello_s > 5, "what was refused was not refused for being late"
+
+
+@needs_root
+async def test_another_user_is_refused_unless_all_local_users_may_come(tmp_path: Path) -> None:
+    asks = upgrade("Host: 127.0.0.1", f"Origin: {ORIGIN}")
+    async with linked(tmp_path) as own:
+        answer = await asyncio.to_thread(sent_by_another_user, own.port, asks)
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        assert b"--local-users all" in answer
+        assert await answered(own.port, asks) == 101
+    async with linked(tmp_path, own_user_only=False, timing=QUICK) as everybody:
+        answer = await asyncio.to_thread(sent_by_another_user, everybody.port, asks)
+        assert answer.startswith(b"HTTP/1.1 101 ")
