@@ -146,6 +146,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
     from pilothouse.children import start_child
     from pilothouse.doors import intercept_doors
     from pilothouse.folders import private_folder
+    from pilothouse.http_token import http_token_file
     from pilothouse.intercept.adapter import open_proxy
     from pilothouse.intercept.tokens import token_check
 
@@ -165,6 +166,8 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
                 *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
                 *([f"--client-cert={settings.client_cert}"] if settings.client_cert else []),
                 *(["--insecure"] if settings.upstream_insecure else []),
+                *(["--ask-everybody"] if settings.local_users == "all" else []),
+                f"--token-file={http_token_file(settings).path}",
             ],
         ) as proxy,
         intercept_doors(shared, proxy),
@@ -253,6 +256,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
         on_connected=connected,
         on_state=partial(shared.services.__setitem__, "bookmarks link"),
         on_port=shared.listeners.add,
+        own_user_only=settings.local_users == "own",
     )
     async with open_link(link, settings.bookmarks_port, port_trouble):
         yield link

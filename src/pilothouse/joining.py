@@ -43,6 +43,8 @@ OF_THE_HUB = (
     "home",
     "http_host",
     "http_port",
+    "http_token",
+    "local_users",
     "public_url",
     "allowed_origins",
     "worker",

@@ -17,14 +17,14 @@ class SecretFile:
 
     def __init__(self, path: Path, form: re.Pattern[str], make: Callable[[], str]) -> None:
         """What is in the file counts only if it has the `form` of what `make` makes."""
-        self._path = path
+        self.path = path
         self._form = form
         self._make = make
 
     def present(self) -> str | None:
         """The secret, if there is one already."""
         try:
-            text = self._path.read_text(encoding="ascii", errors="replace").strip()
+            text = self.path.read_text(encoding="ascii", errors="replace").strip()
         except FileNotFoundError:
             return None
         return text if self._form.fullmatch(text) else None
@@ -47,25 +47,25 @@ class SecretFile:
 
     def _write(self, *, keep_present: bool) -> str:
         """Put a new secret whole under its name; one that another process made first may stay."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         secret = self._make()
-        draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with open(os.open(draft, flags, 0o600), "w", encoding="ascii") as file:
                 file.write(secret + "\n")
             if not keep_present:
-                draft.replace(self._path)
+                draft.replace(self.path)
                 return secret
             try:
-                os.link(draft, self._path)
+                os.link(draft, self.path)
             except FileExistsError:
                 present = self.present()
                 if present:
                     return present
-                draft.replace(self._path)  # what is there is no secret
+                draft.replace(self.path)  # what is there is no secret
             except OSError:
-                draft.replace(self._path)  # a file system without hard links
+                draft.replace(self.path)  # a file system without hard links
             return secret
         finally:
             draft.unlink(missing_ok=True)

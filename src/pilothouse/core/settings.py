@@ -141,6 +141,13 @@ class Settings:
         "", "File with the certificate to serve HTTPS with, and its chain", "PILOTHOUSE_TLS_CERT"
     )
     tls_key: str = _setting("", "File with the certificate's private key", "PILOTHOUSE_TLS_KEY")
+    local_users: str = _setting(
+        "own",
+        "Who may connect to loopback where no authentication is configured: own is your own user"
+        " and root, all asks everybody for the token that `pilothouse token --http` prints",
+        "PILOTHOUSE_LOCAL_USERS",
+        choices=("own", "all"),
+    )
     allowed_origins: tuple[str, ...] = _setting(
         (),
         "Further sites whose pages may call this server, such as http://localhost:6274",
@@ -208,6 +215,12 @@ class Settings:
     )
 
     # Who may call, and how often
+    http_token: str = _setting(
+        "",
+        "Token that every HTTP client must send as a bearer token, instead of an OAuth server's",
+        "PILOTHOUSE_HTTP_TOKEN",
+        secret=True,
+    )
     oauth_issuer: str = _setting("", "Issuer of the access tokens", "OAUTH_ISSUER")
     oauth_audience: str = _setting("", "Audience that a token must name", "OAUTH_AUDIENCE")
     oauth_jwks_url: str = _setting("", "Where the issuer publishes its keys", "OAUTH_JWKS_URL")

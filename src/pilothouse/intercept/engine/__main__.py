@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse.core.clock import anchored
+from pilothouse.http_token import token_at
 from pilothouse.intercept.engine.announcing import Announcer
 from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
 from pilothouse.intercept.engine.capture import Capture
@@ -24,6 +25,7 @@ from pilothouse.intercept.engine.guard import Guard
 from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_output
 from pilothouse.intercept.engine.listeners import Listeners
 from pilothouse.intercept.engine.live import Live
+from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.intercept.engine.master import EngineMaster
 from pilothouse.intercept.engine.mocks import Mocks
 from pilothouse.intercept.history import HistoryWriter
@@ -89,7 +91,10 @@ def _assemble(
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
     changes = Changes(breakpoints)
     live = Live(history, listeners, changes, master.proxy)
+    token = token_at(options.token_file).present if options.token_file else lambda: None
     master.addons.add(
+        # The first one: what it refuses is not looked at by the others.
+        LocalClients(listeners, token, asks_everybody=options.ask_everybody),
         Capture(history, listeners, guard, mocks, changes),
         live,
         Connections(changes, listeners, guard, mocks, master.proxy),
@@ -143,6 +148,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--client-cert", type=Path, help="shown to servers that ask for one")
     parser.add_argument("--insecure", action="store_true", help="accept any server's certificate")
+    parser.add_argument("--token-file", type=Path, help="has the token of other users")
+    parser.add_argument(
+        "--ask-everybody", action="store_true", help="for the token, also our own user"
+    )
     parser.add_argument("--hold-s", type=float, default=AUTO_FORWARD_S)
     return parser.parse_args()
 

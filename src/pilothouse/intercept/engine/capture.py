@@ -191,6 +191,8 @@ class Capture:
         self._close(flow, exchange)
 
     def http_connect(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        if flow.response is not None:
+            return None  # refused, because it did not show the token
         if self._guard.concerns(flow.request.port):
             return self._refuse_tunnel(flow)
         self._spare_the_server(flow)
