@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.browser import find_browser
-from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.core.settings import SETTINGS
 from pilothouse.groups import PARTS
+from pilothouse.http_token import check_token, doorkeeper, http_access
 from pilothouse.paired import is_paired, watch_pairing
 from pilothouse.server.house import House, open_house
 from pilothouse.server.logs import Log, adopt_library_logs
@@ -101,17 +101,25 @@ def check_startable(settings: Settings) -> None:
     oauth = (settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
     if any(oauth) and not all(oauth):
         raise StartError("OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL must be set together")
+    is_loopback = _is_loopback(settings.http_host)
+    if settings.http_token:
+        if any(oauth):
+            raise StartError("set PILOTHOUSE_HTTP_TOKEN or the OAUTH_ variables, not both")
+        if trouble := check_token(settings, is_loopback=is_loopback):
+            raise StartError(trouble)
+        return
     if settings.production and not all(oauth):
         raise StartError(
-            "production over HTTP needs OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL;"
-            " set them, or PILOTHOUSE_ENV=development for this machine alone"
+            "production over HTTP needs OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or"
+            " PILOTHOUSE_HTTP_TOKEN; set them, or PILOTHOUSE_ENV=development for this machine alone"
         )
-    if _is_loopback(settings.http_host):
+    if is_loopback:
         return
     if not all(oauth):
         raise StartError(
             f"--host {settings.http_host} would be reachable from outside without authentication;"
-            " set OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or listen on 127.0.0.1"
+            " set OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or PILOTHOUSE_HTTP_TOKEN, or"
+            " listen on 127.0.0.1"
         )
     if not settings.public_url:
         raise StartError(
@@ -232,6 +240,7 @@ async def _serve_metrics(
     from starlette.responses import Response
     from starlette.routing import Route
 
+    from pilothouse.core.origins import Doorkeeper
     from pilothouse.server.edge import Guard
     from pilothouse.server.pages import health, health_answer, listen
     from pilothouse.server.serving import serving
@@ -244,7 +253,8 @@ async def _serve_metrics(
     house.listeners.add(listener.getsockname()[1])
     house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
-    async with serving(Guard(Starlette(routes=routes), Doorkeeper()), listener):
+    access = http_access(house.settings, house.redactor)
+    async with serving(Guard(Starlette(routes=routes), Doorkeeper(), access), listener):
         await anyio.sleep_forever()
 
 
@@ -342,7 +352,6 @@ async def _http(
             url=url,
         )
 
-    doorkeeper = Doorkeeper(settings.public_url, settings.allowed_origins)
     async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
         server = build_server(house)
         if extend is not None:
@@ -355,7 +364,14 @@ async def _http(
         showing = HouseShowing(house, lambda: frame(house, base_url))
         shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
         app = http_app(
-            house, server, doorkeeper, oauth, shown, base_url, lambda: _trouble(settings)
+            house,
+            server,
+            doorkeeper(settings),
+            oauth,
+            shown,
+            base_url,
+            lambda: _trouble(settings),
+            None if oauth else http_access(settings, redactor),
         )
         async with (
             serving(app, listener, settings.tls_cert, settings.tls_key),

@@ -33,7 +33,7 @@ COMMANDS = {
     "wrap": "run a plain dev server under the contract of a session's server command",
     "chrome": "start a browser that can be observed, with a profile of its own",
     "call": "call one tool and print its answer",
-    "token": "print the access token of the intercept group",
+    "token": "print the access token of the intercept group, or with --http that of HTTP clients",
     "pair": "show the code that connects your Chrome, for the bookmarks group",
     "ca": "show, export, install or uninstall the intercepting proxy's certificate authority",
     "doctor": "check this machine and say how to mend what is wrong",
@@ -93,6 +93,10 @@ def _parser(command: str) -> _Parser:
         parser.add_argument("--headless", action="store_true", help="without a window")
     if command in ("token", "pair"):
         parser.add_argument("--new", action="store_true", help="make another; the old one ends")
+    if command == "token":
+        parser.add_argument(
+            "--http", action="store_true", help="the token of HTTP clients that are asked for one"
+        )
     if command == "ca":
         actions = ("show", "export", "install", "uninstall")
         parser.add_argument(
@@ -230,7 +234,7 @@ def _run(
     if command == "token":
         from pilothouse import tokens
 
-        return tokens.main(settings, new=parsed.new)
+        return tokens.main(settings, new=parsed.new, http=parsed.http)
 
     if command == "pair":
         from pilothouse import pair

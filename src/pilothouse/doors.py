@@ -24,10 +24,12 @@ from pilothouse.intercept.openapi import Operation
 from pilothouse.intercept.rest import Service, failure, read_app, rest_app
 from pilothouse.intercept.view import View
 from pilothouse.port_holders import port_trouble
+from pilothouse.server.access import Access
 from pilothouse.server.call import parse_args
 from pilothouse.server.edge import Guard
 from pilothouse.server.pages import listen
 from pilothouse.server.serving import serving
+from pilothouse.tokens import access_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,8 +50,10 @@ async def intercept_doors(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
     """Both doors, as far as they can be opened, until the block ends."""
     from pilothouse.intercept.tools import TOOLS
 
+    access = _access(shared)
+
     def guard(app: Any) -> Any:
-        return Guard(app, Doorkeeper())
+        return Guard(app, Doorkeeper(), access)
 
     service = _service(
         shared, proxy, "REST", tools_listing=lambda: [_listed(tool) for tool in TOOLS]
@@ -76,6 +80,15 @@ async def intercept_doors(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
             await stack.enter_async_context(serving(app, listener))
             shared.services[name] = f"http://{HOST}:{port}"
         yield
+
+
+def _access(shared: Session) -> Access | None:
+    """Return who may connect beside our own user: whoever brings the token that these two ask
+    everybody for."""
+    if shared.settings.local_users == "all":
+        return None
+    secret = access_token(shared.settings)
+    return Access(token=secret.present, shown_by="pilothouse token", has_pages=False)
 
 
 def packet_views(shared: Session) -> dict[str, ASGIApp]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from pilothouse.core.http1 import RequestHead
     from pilothouse.gateway.hub import Hub
-    from pilothouse.gateway.ports import Authenticate, Throttle
+    from pilothouse.gateway.ports import Admit, Authenticate, Throttle
+    from pilothouse.local_users import Caller
+    from pilothouse.server.access import Access
     from pilothouse.server.auth import Gate
     from pilothouse.server.house import House
     from pilothouse.server.logs import Log
@@ -101,6 +103,18 @@ def hub_health(house: House, hub: Hub) -> dict[str, Any]:
         "memory": hub.pool.memory,
     }
     return {**health(house), "agents": len(hub.registry), "workers": workers}
+
+
+def admitter(access: Access) -> Admit:
+    """Let through who may use a listener that no OAuth server guards."""
+
+    def admit(caller: Caller, head: RequestHead) -> Denied | None:
+        authorizations = head.values.get("authorization", ())
+        cookies = head.values.get("cookie", ())
+        refused = access.judge(caller, head.method, head.target, authorizations, cookies)
+        return None if refused is None else Denied(refused.status, refused.body, refused.headers)
+
+    return admit
 
 
 def authenticator(gate: Gate) -> Authenticate:

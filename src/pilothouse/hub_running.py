@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse import __version__
-from pilothouse.core.origins import Doorkeeper
 from pilothouse.core.settings import BY_NAME, packed, unpacked
 from pilothouse.gateway.control_door import ControlDoor
 from pilothouse.gateway.hub import Hub
@@ -24,7 +23,8 @@ from pilothouse.gateway.warm import listen_at
 from pilothouse.gateway.workers import StartFailed
 from pilothouse.gateway.workers.builtin import SERVICES
 from pilothouse.groups import PARTS
-from pilothouse.hub_house import HubCounts, authenticator, house_app, throttle
+from pilothouse.http_token import doorkeeper, http_access
+from pilothouse.hub_house import HubCounts, admitter, authenticator, house_app, throttle
 from pilothouse.paired import is_paired, watch_pairing
 from pilothouse.pools import open_pool, run_folder
 from pilothouse.registries import open_registry
@@ -167,12 +167,13 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
         stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
         shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
         gate = _gate(plan)
+        access = None if gate else http_access(settings, plan.redactor)
         hub = Hub(
             registry=shared.registry,
             pool=pool,
             kind=kind,
             house=Upstream("", path=str(folder / HOUSE)),
-            doorkeeper=Doorkeeper(settings.public_url, settings.allowed_origins),
+            doorkeeper=doorkeeper(settings),
             clock=time.time,
             report=lambda what, error: log.error("request_failed", error, request=what),
             authenticate=None if gate is None else authenticator(gate),
@@ -180,6 +181,7 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             traffic=counts.passed,
             workers=shared.workers,
             peers=shared.peers,
+            admit=None if access is None else admitter(access),
         )
         stack.push_async_callback(hub.close)
         counts.watch(hub)

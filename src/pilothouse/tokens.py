@@ -1,4 +1,5 @@
-"""`pilothouse token`: the access token of the intercept tools, alone on a line."""
+"""`pilothouse token`: the access token of the intercept tools, or of HTTP clients, alone on a
+line."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pilothouse.folders import private_folder
+from pilothouse.http_token import http_token_file
 from pilothouse.intercept.tokens import FORM, make_token
 from pilothouse.secret_file import SecretFile
 
@@ -26,10 +28,17 @@ def access_token(settings: Settings) -> SecretFile:
     return SecretFile(folder / "token", FORM, make_token)
 
 
-def main(settings: Settings, *, new: bool) -> int:
-    """Print the token, made if there is none; `new` makes another in any case."""
+def main(settings: Settings, *, new: bool, http: bool = False) -> int:
+    """Print the token, made if there is none; `new` makes another in any case. With `http` it is
+    that of HTTP clients; one that was set is what counts then, and no other can be made."""
+    if http and settings.http_token:
+        if new:
+            sys.stderr.write("pilothouse: the token was set by PILOTHOUSE_HTTP_TOKEN\n")
+            return EXIT_MISUSE
+        sys.stdout.write(settings.http_token + "\n")
+        return 0
     try:
-        secret = access_token(settings)
+        secret = http_token_file(settings) if http else access_token(settings)
         token = secret.renew() if new else secret.value()
     except OSError as error:
         sys.stderr.write(

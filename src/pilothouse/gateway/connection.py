@@ -15,6 +15,7 @@ from pilothouse.core.http1 import (
     Counted,
     parse_request_head,
 )
+from pilothouse.local_users import Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,6 +79,8 @@ class Connection(asyncio.Protocol):
         """When waiting for the client is given up, on the loop's clock; 0: it is not waited for."""
         self.answered = False
         """Whether something was sent since the last request's head came."""
+        self.caller = Caller.OTHER
+        """Whose process has connected, as far as its keeper has asked."""
 
     # From the transport
 

@@ -21,6 +21,7 @@ from pilothouse.gateway.passing import Passing
 from pilothouse.gateway.peers import NOT_MINE
 from pilothouse.gateway.ports import Denied
 from pilothouse.gateway.replies import JSON, Reply, compact, of_fault
+from pilothouse.local_users import caller_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pilothouse.core.origins import Doorkeeper
     from pilothouse.gateway.endpoint import Endpoint
     from pilothouse.gateway.peers import Peers
-    from pilothouse.gateway.ports import Authenticate, Upstream
+    from pilothouse.gateway.ports import Admit, Authenticate, Upstream
     from pilothouse.gateway.relay import Relay
 
     type Report = Callable[[str, Exception], None]
@@ -52,6 +53,7 @@ class Door:
         report: Report,
         authenticate: Authenticate | None = None,
         peers: Peers | None = None,
+        admit: Admit | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._relay = relay
@@ -60,6 +62,7 @@ class Door:
         self._report = report
         self._authenticate = authenticate
         self._peers = peers
+        self._admit = admit
         self.requests = 0
         """All that ever came."""
         self._connections: set[Connection] = set()
@@ -74,6 +77,8 @@ class Door:
     def opened(self, client: Connection) -> bool:
         self._connections.add(client)
         self._sweep_later()
+        if self._admit is not None:
+            client.caller = caller_of(client.transport)
         return len(self._connections) <= MAX_CONNECTIONS
 
     def closed(self, client: Connection) -> None:
@@ -108,6 +113,9 @@ class Door:
         refusal = self._judge(head)
         if refusal is not None:
             return refusal
+        denied = self._admit(client.caller, head) if self._admit else None
+        if denied is not None:
+            return Reply(denied.status, denied.body, JSON, denied.headers)
         path = _path(head)
         key = path_key(path)
         if key is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.gateway.model import Key, SessionRecord
     from pilothouse.gateway.peers import Peers
     from pilothouse.gateway.pool import Entry, Pool
-    from pilothouse.gateway.ports import Authenticate, Throttle, Traffic, Upstream, Workers
+    from pilothouse.gateway.ports import Admit, Authenticate, Throttle, Traffic, Upstream, Workers
     from pilothouse.gateway.registry import Registry
     from pilothouse.gateway.workers import Kind
 
@@ -68,6 +68,7 @@ class Hub:
         traffic: Traffic = lambda method, seconds, outcome: None,
         workers: Workers | None = None,
         peers: Peers | None = None,
+        admit: Admit | None = None,
     ) -> None:
         """
         Args:
@@ -83,6 +84,7 @@ class Hub:
             traffic: Is told of what was passed to workers.
             workers: For HTTP clients, when not all of the pool's may be used.
             peers: Other gateways that know the same sessions.
+            admit: Judges requests by whose process has connected.
         """
         self.registry = registry
         self.pool = pool
@@ -99,7 +101,7 @@ class Hub:
             traffic=traffic,
         )
         self.door = Door(
-            self._endpoint, self._relay, house, doorkeeper, report, authenticate, peers
+            self._endpoint, self._relay, house, doorkeeper, report, authenticate, peers, admit
         )
 
     async def template(self) -> Template:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pilothouse.core.http1 import RequestHead
     from pilothouse.gateway.front import Template
     from pilothouse.gateway.model import Key, SessionRecord
+    from pilothouse.local_users import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,14 @@ class Denied:
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class Admit(Protocol):
+    """Judges requests by whose process has connected, or by a token that all callers share."""
+
+    def __call__(self, caller: Caller, head: RequestHead) -> Denied | None:
+        """Return what a request is answered that may not go on."""
+        ...
 
 
 class Authenticate(Protocol):

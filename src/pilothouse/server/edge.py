@@ -7,14 +7,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core import jsonrpc
+from pilothouse.local_users import Caller
 from pilothouse.server.house import too_many
 from pilothouse.server.principal import principal_of
+from pilothouse.server.serving import CALLER
 from pilothouse.server.shapes import to_result
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pilothouse.core.origins import Doorkeeper
+    from pilothouse.server.access import Access, Refused
     from pilothouse.server.house import House
 
 _HEADERS = [
@@ -54,11 +57,13 @@ async def respond(
 
 
 class Guard:
-    """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included."""
+    """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included; and with
+    `access` foreign users."""
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper) -> None:
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, access: Access | None = None) -> None:
         self._app = app
         self._doorkeeper = doorkeeper
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -69,6 +74,9 @@ class Guard:
             status, why = 421, "Host names another server; use 127.0.0.1 or localhost"
         elif not self._doorkeeper.admits_origin(origin, host or ""):
             status, why = 403, "Origin is another site; requests of pages are taken from here only"
+        elif refused := self._judge(scope):
+            await _refuse(scope, send, refused)
+            return
         else:
             await self._app(scope, receive, send)
             return
@@ -76,6 +84,39 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": why})
         else:
             await respond(send, status, {"error": {"code": status, "message": why}})
+
+    def _judge(self, scope: Scope) -> Refused | None:
+        if self._access is None:
+            return None
+        query = scope["query_string"].decode("latin-1")
+        return self._access.judge(
+            scope.get("state", {}).get(CALLER, Caller.OTHER),
+            scope.get("method", ""),
+            scope["path"] + (f"?{query}" if query else ""),
+            _all(scope, b"authorization"),
+            _all(scope, b"cookie"),
+        )
+
+
+def _all(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "another user's server"})
+        return
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in refused.headers]
+    length = str(len(refused.body)).encode()
+    own = [(b"content-type", b"application/json"), (b"content-length", length)]
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refused.status,
+            "headers": [*own, *_HEADERS, *headers],
+        }
+    )
+    await send({"type": "http.response.body", "body": refused.body})
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:

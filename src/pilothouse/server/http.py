@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pilothouse.core.origins import Doorkeeper
+    from pilothouse.server.access import Access
     from pilothouse.server.auth import OAuthConfig
     from pilothouse.server.house import House
     from pilothouse.server.pages import Pages
@@ -44,9 +45,10 @@ def http_app(
     pages: Pages,
     base_url: str,
     trouble: Callable[[], str] = lambda: "",
+    access: Access | None = None,
 ) -> ASGIApp:
     """Make the ASGI application; `base_url` is how clients reach it, `trouble` says why it cannot
-    serve them."""
+    serve them. Without `access` nobody is asked who they are but by `oauth`."""
     managers = _Managers(server)
     endpoint: ASGIApp = SoundMessages(managers, house)
 
@@ -69,7 +71,7 @@ def http_app(
         async with managers.run():
             yield
 
-    return Guard(Starlette(routes=routes, lifespan=lifespan), doorkeeper)
+    return Guard(Starlette(routes=routes, lifespan=lifespan), doorkeeper, access)
 
 
 class _Managers:

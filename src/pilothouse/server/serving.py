@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from pilothouse.local_users import caller_of
 from pilothouse.server.streams import EndingStreams
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import AsyncIterator, Iterator
 
 GRACE_S = 2
 """How long requests that are under way may take at the end."""
+CALLER = "caller"
+"""In the state of a request: who has connected (local_users.py)."""
 
 
 @asynccontextmanager
@@ -48,6 +52,8 @@ async def serving(
         ssl_certfile=tls_cert or None,
         ssl_keyfile=tls_key or None,
     )
+    config.load()
+    config.http_protocol_class = _judging(config.http_protocol_class)
     server = Server(config)
 
     async def serve() -> None:
@@ -63,3 +69,14 @@ async def serving(
         finally:
             streams.end()
             server.should_exit = True
+
+
+def _judging(protocol: Any) -> Any:
+    """Return a protocol for HTTP that looks once, when a connection is taken, who has connected."""
+
+    class Judging(protocol):  # type: ignore[misc]  # uvicorn has several
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.app_state: dict[str, Any] = {**self.app_state, CALLER: caller_of(transport)}
+
+    return Judging
