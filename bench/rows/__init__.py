@@ -2,6 +2,7 @@
 
 from bench.row import Row
 from bench.rows import (
+    accept_owner,
     bookmarks_call,
     bookmarks_pipelined,
     bookmarks_tree,
@@ -65,6 +66,7 @@ ROWS: tuple[Row, ...] = (
     bookmarks_call.ADD,
     bookmarks_pipelined.ROW,
     bookmarks_tree.ROW,
+    accept_owner.ROW,
     gateway_call.CALL,
     gateway_call.FIRST_BYTE,
     gateway_call.THROUGHPUT,
