@@ -170,6 +170,7 @@ HANDLED: dict[str, Callable[[Place, Block], None] | Elsewhere | NotRun] = {
     f"{GUIDES}/gateway.md: pilothouse serve --port": serves,
     f"{GUIDES}/gateway.md: claude mcp add": connects,
     f"{GUIDES}/gateway.md: pilothouse serve --worker": serves,
+    f"{GUIDES}/gateway.md: pilothouse token": prints_a_secret,
     f"{GUIDES}/gateway.md: export": serves_others,
     f"{GUIDES}/gateway.md: pilothouse serve --host": shares_a_registry,
     f"{GUIDES}/intercept.md: pilothouse token": prints_a_secret,
