@@ -26,8 +26,8 @@ NOISE = """() => {
   for (let at = 0; at < pixels.data.length; at++) pixels.data[at] = Math.random() * 256;
   context.putImageData(pixels, 0, 0);
 }"""
-"""Covers the page with what compresses badly, in dots of two pixels: with single ones the whole picture
-is so large that a busy machine is not done with it in time."""
+"""Covers the page with what compresses badly, in dots of two pixels: with single ones the whole
+picture is so large that a busy machine is not done with it in time."""
 
 
 def jpeg_size(jpeg: bytes) -> tuple[int, int]:
