@@ -62,6 +62,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
     from pilothouse.e2e.explain import Explainer
     from pilothouse.e2e.starting import Starter
     from pilothouse.folders import private_folder
+    from pilothouse.pipe_launch import share_pipe
     from pilothouse.recorder import SessionRecorder
 
     settings, redactor = session.settings, session.redactor
@@ -96,6 +97,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         driver_environ=lambda: lend_ffmpeg(
             os.environ, lambda: private_folder(settings.home, os.environ, "state", "playwright")
         ),
+        share_pipe=share_pipe,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=session.listeners,
         mask=redactor.value,

@@ -15,7 +15,9 @@ from pilothouse.server.session import SessionEnded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.ring import Ring
+    from pilothouse.observe.connections import Key
     from pilothouse.observe.observation import Observation
     from pilothouse.server.session import Session
 
@@ -32,12 +34,21 @@ class SessionRecorder:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._observer: Observer | None = None
+        self._places: dict[str, Key] = {}
+        """Where the browser of each e2e session is that has one to record."""
 
     async def prepare(self) -> None:
         with suppress(SessionEnded):  # then nothing is recorded either
             self._observer = await self._session.port(Observer)
 
-    async def claim(self, session_id: str, port: int, *, shared: bool) -> None:
+    async def claim(
+        self, session_id: str, port: int, pipe: BrowserPipe | None, *, shared: bool
+    ) -> None:
+        if pipe is not None:
+            self._observer = observer = await self._session.port(Observer)
+            self._places[session_id] = observer.share(session_id, pipe)
+        elif port:
+            self._places[session_id] = ("127.0.0.1", port)
         self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
         if self._session.hub is not None:
             with suppress(HubLost):  # nobody who could be told is left then
@@ -46,22 +57,24 @@ class SessionRecorder:
                 )
 
     async def release(self, session_id: str) -> None:
-        ports = self._session.debug_ports
-        port = ports.port_of(self._session.id, session_id)
-        ports.release(session_id)
+        self._session.debug_ports.release(session_id)
         if self._session.hub is not None:
             self._session.hub.tell("house.release", session_id=session_id)
         # Not asked for here: nothing was recorded without it, and while the house closes no port
         # is opened any more.
-        if port is not None and self._observer is not None:
-            await self._observer.leave(port)
+        place = self._places.pop(session_id, None)
+        if place is not None and self._observer is not None:
+            await self._observer.leave(place)
 
     def foreign_ports(self) -> frozenset[int]:
         return self._session.debug_ports.foreign(self._session.id)
 
-    async def record(self, port: int, target_id: str, *, and_popups: bool) -> TabRecording:
+    async def record(self, session_id: str, target_id: str, *, and_popups: bool) -> TabRecording:
         self._observer = observer = await self._session.port(Observer)
-        return TabRecording(observer, await observer.record(port, target_id, and_popups=and_popups))
+        place = self._places[session_id]
+        return TabRecording(
+            observer, await observer.record(place, target_id, and_popups=and_popups)
+        )
 
 
 class TabRecording:

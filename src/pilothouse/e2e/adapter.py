@@ -74,7 +74,7 @@ class Sessions:
     def __init__(self, means: Means, tasks: TaskGroup) -> None:
         self._means = means
         self._tasks = tasks
-        self._engine = Engine(means.driver_environ)
+        self._engine = Engine(means.driver_environ, means.share_pipe)
         self._builder = Builder(
             means, self._engine, lambda: [keeper.session for keeper in self._holding]
         )

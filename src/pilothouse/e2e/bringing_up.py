@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
-    from pilothouse.e2e.browser import DrivenBrowser, Engine
+    from pilothouse.e2e.browser import DrivenBrowser, Engine, SharePipe
     from pilothouse.e2e.ports import Entrance, Intercept, Recorder
     from pilothouse.e2e.session import E2eSession, Explain
     from pilothouse.e2e.starting import Starter, StartRequest
@@ -54,6 +54,7 @@ class Means:
     """Path of the Chromium to start; empty leaves it to Playwright."""
     driver_environ: Callable[[], Mapping[str, str]]
     """Variables that Playwright's driver needs beside our own."""
+    share_pipe: SharePipe
     chromium_flags: tuple[str, ...]
     listeners: set[int]
     """Pilothouse's own ports, where no page has any business; ours are added to them."""
@@ -89,7 +90,7 @@ class Builder:
         cwds = [starter.check(spec) for spec in request.services]
         _set_folders(session, starter, cwds)
         assert session.entrance is not None
-        launching = asyncio.ensure_future(self._launch(request, session.entrance))
+        launching = asyncio.ensure_future(self._launch(session, request, session.entrance))
         try:
             await self._start_servers(session, starter, request, report)
             for server in session.servers[1 if request.url else 0 :]:
@@ -113,7 +114,9 @@ class Builder:
         )
         with launch_faults(request.browser):
             context = await browser.open_context(options)
-            await means.recorder.claim(session.id, browser.debug_port, shared=browser.is_users)
+            await means.recorder.claim(
+                session.id, browser.debug_port, browser.pipe, shared=browser.is_users
+            )
             if "trace" in request.records:
                 await context.tracing.start(screenshots=True, snapshots=True, sources=False)
             context.on("page", session.on_page)
@@ -149,7 +152,9 @@ class Builder:
             if not verdict.allowed:
                 raise BrowserLaunchFailed(verdict.reason, hint="use 127.0.0.1:9222", cdp=cdp)
 
-    async def _launch(self, request: StartRequest, entrance: Entrance) -> DrivenBrowser:
+    async def _launch(
+        self, session: E2eSession, request: StartRequest, entrance: Entrance
+    ) -> DrivenBrowser:
         flags: tuple[str, ...] = ()
         if request.browser == "chromium":
             flags = (
@@ -157,7 +162,7 @@ class Builder:
                 *([feature_flag()] if request.headless else []),
                 *policy_flags(entrance.port),
                 *trust_flags(entrance.trusted_key),
-                "--remote-debugging-port=0",
+                *(["--remote-debugging-port=0"] if request.debug_port else []),
                 "--enable-automation",
             )
         launch = Launch(
@@ -166,6 +171,8 @@ class Builder:
             headless=request.headless,
             flags=flags,
             cdp=request.cdp,
+            debug_port=request.debug_port,
+            folder=session.folder,
         )
         return await self._engine.launch(launch, meanwhile=self._means.recorder.prepare)
 
@@ -240,7 +247,8 @@ class Builder:
         """Where the session's browser may go; without its own servers, if `own` is False."""
         blocked = self._means.listeners | self._means.recorder.foreign_ports()
         # No page may drive a browser: neither its own, nor that of the agent's other sessions.
-        blocked |= {s.browser.debug_port for s in self._held() if s.browser is not None}
+        browsers = (session.browser for session in self._held())
+        blocked |= {one.debug_port for one in browsers if one is not None and one.debug_port}
         settings = self._means.settings
         return Policy(
             own_origins=own_origins(_urls(session) if own else []),

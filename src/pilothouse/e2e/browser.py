@@ -1,8 +1,8 @@
 """Browsers that Playwright drives. The only place where Playwright is imported.
 
 One driver serves all browsers of an agent. A browser is launched first and gets its context when
-the app's address is known, so that both can start at the same time. Chromium also opens a
-debugging port of its own, through which the observer records the session from its first request.
+the app's address is known, so that both can start at the same time. Chromium is started with a pipe
+that the observer shares, and records the session by from its first request on.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER, WATCH_TIMERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     # The types are passed on, so that Playwright has one home here.
     from playwright.async_api import Browser as PlaywrightBrowser
     from playwright.async_api import BrowserContext as BrowserContext
+    from playwright.async_api import BrowserType, Playwright
     from playwright.async_api import CDPSession as CDPSession
     from playwright.async_api import Dialog as Dialog
     from playwright.async_api import Download as Download
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
     from playwright.async_api import FrameLocator as FrameLocator
     from playwright.async_api import Locator as Locator
     from playwright.async_api import Page as Page
-    from playwright.async_api import Playwright
+
+    from pilothouse.browser_pipe import BrowserPipe
+    from pilothouse.pipe_launch import SharedLaunch
+
+    type SharePipe = Callable[[str, Path], AbstractAsyncContextManager[SharedLaunch]]
+    """Of a browser's path, and a private folder for what its start needs."""
 
 type BrowserKind = Literal["chromium", "firefox", "webkit"]
 
@@ -50,6 +57,10 @@ class Launch:
     flags: tuple[str, ...] = ()
     cdp: str = ""
     """`http://host:port` of a browser that runs already; nothing is launched then."""
+    debug_port: bool = False
+    """Whether Chromium is to have one, which every local user can open."""
+    folder: Path = Path()
+    """Private; files for the start lie there meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +85,17 @@ class DrivenBrowser:
     kind: BrowserKind
     is_users: bool
     """Joined, not launched: closing it would close somebody's windows."""
+    wants_port: bool = False
     debug_port: int = 0
-    """Where the observer joins it; 0 where there is none, or not yet."""
+    """0 where there is none, or not yet."""
+    pipe: BrowserPipe | None = None
+    """How the observer joins one that we launched."""
     context: BrowserContext | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the browser has ended, by our doing or not."""
 
     async def open_context(self, options: ContextOptions) -> BrowserContext:
-        """From here on there is a debugging port, too."""
+        """Open the session's context; from here on its debugging port is known, too."""
         context, _ = await asyncio.gather(self._new_context(options), self._find_port())
         self.context = context
         return context
@@ -95,8 +109,13 @@ class DrivenBrowser:
         return context
 
     async def _find_port(self) -> None:
-        if self.kind == "chromium" and not self.debug_port:
+        if self.wants_port:
             self.debug_port = await _debug_port(self.browser)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the observer can join it."""
+        return self.pipe is not None or bool(self.debug_port)
 
     async def target_id(self, page: Page) -> tuple[str, CDPSession | None]:
         """The page's id in the DevTools protocol, and the session that told it, to be left."""
@@ -112,13 +131,16 @@ class DrivenBrowser:
             async with asyncio.timeout(CLOSE_S):
                 # Closing the connection to a joined browser leaves it running.
                 await self.browser.close()
+        if self.pipe is not None:
+            self.pipe.close()
 
 
 class Engine:
     """One Playwright driver, started with the first browser that needs it."""
 
-    def __init__(self, driver_environ: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, driver_environ: Callable[[], Mapping[str, str]], share: SharePipe) -> None:
         self._driver_environ = driver_environ
+        self._share = share
         self._playwright: Playwright | None = None
         self._starting = asyncio.Lock()
 
@@ -141,35 +163,36 @@ class Engine:
         """
         try:
             driver = await self._driver()
-            kind = getattr(driver, launch.kind)
-            if launch.cdp:
-                starting = driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
-            else:
-                starting = kind.launch(
-                    headless=launch.headless,
-                    args=list(launch.flags),
-                    executable_path=launch.executable or None,
-                    # Playwright's own default is without, for everybody.
-                    chromium_sandbox=NO_SANDBOX not in launch.flags,
-                    # Our own signal handling closes sessions; Playwright's would race with it.
-                    handle_sigint=False,
-                    handle_sigterm=False,
-                    handle_sighup=False,
-                )
-            begun = asyncio.ensure_future(starting)
             beside = asyncio.ensure_future(meanwhile())
             try:
-                browser = await begun
+                driven = await self._started(driver, launch)
             finally:
                 # Not waited for: what it waits for may itself be waiting for us to end.
                 beside.cancel()
         except Exception as error:
             raise _launch_failed(launch, error) from None
-        driven = DrivenBrowser(browser, launch.kind, is_users=bool(launch.cdp))
-        browser.on("disconnected", lambda _: driven.gone.set())
-        if launch.cdp:
-            driven.debug_port = int(launch.cdp.rsplit(":", 1)[1])
+        driven.browser.on("disconnected", lambda _: driven.gone.set())
         return driven
+
+    async def _started(self, driver: Playwright, launch: Launch) -> DrivenBrowser:
+        if launch.cdp:
+            joined = await driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
+            port = int(launch.cdp.rsplit(":", 1)[1])
+            return DrivenBrowser(joined, launch.kind, is_users=True, debug_port=port)
+        kind: BrowserType = getattr(driver, launch.kind)
+        executable = launch.executable or kind.executable_path
+        if launch.kind != "chromium" or not os.access(executable, os.X_OK):
+            browser = await _launch(kind, launch, launch.executable)
+            return DrivenBrowser(browser, launch.kind, is_users=False)
+        async with self._share(executable, launch.folder) as shared:
+            browser = await _launch(kind, launch, str(shared.program))
+            return DrivenBrowser(
+                browser,
+                launch.kind,
+                is_users=False,
+                wants_port=launch.debug_port,
+                pipe=shared.take(),
+            )
 
     async def close(self) -> None:
         playwright, self._playwright = self._playwright, None
@@ -177,6 +200,20 @@ class Engine:
             with suppress(Exception):
                 async with asyncio.timeout(CLOSE_S):
                     await playwright.stop()
+
+
+async def _launch(kind: BrowserType, launch: Launch, executable: str) -> PlaywrightBrowser:
+    return await kind.launch(
+        headless=launch.headless,
+        args=list(launch.flags),
+        executable_path=executable or None,
+        # Playwright's own default is without, for everybody.
+        chromium_sandbox=NO_SANDBOX not in launch.flags,
+        # Our own signal handling closes sessions; Playwright's would race with it.
+        handle_sigint=False,
+        handle_sigterm=False,
+        handle_sighup=False,
+    )
 
 
 def _context_options(options: ContextOptions) -> dict[str, Any]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.ring import Ring
     from pilothouse.e2e.ended import FailedLogs
     from pilothouse.e2e.model import EndReason, Past, ServerHealth, ServerInfo, ServerState
@@ -100,9 +101,11 @@ class Recorder(Protocol):
     async def prepare(self) -> None:
         """A tab will be recorded soon; what that needs may be made ready now."""
 
-    async def claim(self, session_id: str, port: int, *, shared: bool) -> None:
-        """That e2e session has this debugging port, alone unless the browser is the user's; from
-        then on every other agent is refused it."""
+    async def claim(
+        self, session_id: str, port: int, pipe: BrowserPipe | None, *, shared: bool
+    ) -> None:
+        """Take note of an e2e session's browser. Its debugging port, if it has one, is this agent's
+        alone unless the browser is the user's: from then on every other one is refused it."""
 
     async def release(self, session_id: str) -> None:
         """The session has ended, and its browser with it."""
@@ -110,7 +113,7 @@ class Recorder(Protocol):
     def foreign_ports(self) -> frozenset[int]:
         """Ports of this machine that this agent's browser has no business with."""
 
-    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Recording:
+    async def record(self, session_id: str, target_id: str, *, and_popups: bool) -> Recording:
         """A tab, and in a browser of our own every page that is opened later, before it runs."""
 
 

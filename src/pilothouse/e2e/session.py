@@ -260,9 +260,9 @@ class E2eSession:
         tab.target_id, asked = await self.browser.target_id(page)
         if asked is not None:
             self._spawn(asked.detach())
-        if tab.target_id and self.browser.debug_port:
+        if tab.target_id and self.browser.is_recorded:
             tab.recording = await self.recorder.record(
-                self.browser.debug_port, tab.target_id, and_popups=not self.browser.is_users
+                self.id, tab.target_id, and_popups=not self.browser.is_users
             )
             self.timeline.adopt(f"tab {tab.id}", tab.recording.ring)
         return tab

@@ -48,6 +48,7 @@ class StartRequest:
     storage_state: str = ""
     records: frozenset[str] = field(default_factory=frozenset)
     intercept: bool = False
+    debug_port: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,7 @@ class StartSession(_Runnable):
         default_factory=list, description="Kept for an export"
     )
     intercept: bool = Field(default=False, description="Record its packets")
+    debug_port: bool = Field(default=False, description="Open one to all local users")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -113,6 +114,8 @@ class StartSession(_Runnable):
             raise ValueError(f"{' and '.join(ways)} cannot be used together")
         if self.intercept and self.cdp:
             raise ValueError("intercept needs a browser of the session's own, without cdp")
+        if self.debug_port and (self.cdp or self.browser != "chromium"):
+            raise ValueError("debugPort is for a Chromium of the session's own")
         if self.args and not self.command_path:
             raise ValueError("args are for commandPath; command has its own, as one list")
         if self.url and not ways and (self.env or self.port):
@@ -130,7 +133,7 @@ class SessionStart(Result):
     pid: int = Field(description="Process of its server, 0 if not ours")
     logs: dict[str, str] = Field(description="Paths of its logs")
     target_id: str = Field(description="The tab, for cdp_ tools")
-    cdp_port: int = Field(description="The browser's debugging port")
+    cdp_port: int | None = Field(default=None, description="With debugPort or cdp")
     tab_id: str = Field(description="The tab, for browser tools")
     services: list[dict[str, Any]] = Field(default_factory=list, description="All servers")
     message: str = Field(default="", description="What the server said")
@@ -175,6 +178,7 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
         storage_state=str(state),
         records=frozenset(args.record),
         intercept=args.intercept,
+        debug_port=args.debug_port,
     )
     said: list[str] = []
     await progress(0, 3, "starting the app and the browser")
@@ -217,7 +221,7 @@ def _started(session: E2eSession, said: list[str]) -> SessionStart:
         pid=main.pid if main else 0,
         logs=_paths(main.logs if main else LogPaths()),
         target_id=tab.target_id,
-        cdp_port=session.browser.debug_port,
+        cdp_port=session.browser.debug_port or None,
         tab_id=tab.id,
         services=[
             {

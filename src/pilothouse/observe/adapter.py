@@ -13,7 +13,7 @@ import anyio
 from pilothouse.core.faults import Fault
 from pilothouse.observe.cdp import CdpError, CdpGone, CdpTimeout
 from pilothouse.observe.choosing import bodiless, choose, unattachable
-from pilothouse.observe.connections import Connections
+from pilothouse.observe.connections import NO_PORT, Connections
 from pilothouse.observe.endpoint import START_HINT
 from pilothouse.observe.model import (
     AlreadyObserving,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.clock import Clock
     from pilothouse.core.precedence import Precedence
     from pilothouse.core.redact import Redactor
@@ -231,9 +232,13 @@ class Observatory:
             first_seq=self._next_seqs.get(target_id, 0),
         )
 
-    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
+    def share(self, session_id: str, pipe: BrowserPipe) -> Key:
+        key = (session_id, NO_PORT)
+        self._connections.pipes[key] = pipe
+        return key
+
+    async def record(self, key: Key, target_id: str, *, and_popups: bool) -> Observation:
         """Observe a tab of an e2e session from its first request on."""
-        key = ("127.0.0.1", port)
         async with self._connections.using(*key) as browser:
             if and_popups:
                 browser.take_page = partial(self._take_page, key)
@@ -257,25 +262,30 @@ class Observatory:
         self._timeline.adopt(f"tab {target_id[:6]}", observation.ring)
         return observation
 
-    async def leave(self, port: int) -> None:
-        key = ("127.0.0.1", port)
+    async def leave(self, key: Key) -> None:
         for observation in self._of(key):
             if observation.state in ("observing", "crashed", "disconnected"):
                 observation.state = "closed"
                 observation.note("detached", reason="the session has ended")
         await self._connections.close(key)
+        self._connections.pipes.pop(key, None)
 
-    def port_of(self, session_id: str | None) -> int | None:
+    def place(
+        self, session_id: str | None, host: str | None, port: int | None
+    ) -> tuple[str | None, int | None]:
         if session_id is None:
-            return None
-        port = self._debug_port(session_id)
-        if port is None:
+            return host, port
+        key = (session_id, NO_PORT)
+        if key in self._connections.pipes:
+            return key
+        own_port = self._debug_port(session_id)
+        if own_port is None:
             raise SessionUnknown(
                 f"Session {session_id} not found",
                 hint="call startSession, or leave sessionId out",
                 sessionId=session_id,
             )
-        return port
+        return host, own_port
 
     def _forget_failed(self, observation: Observation, before: State | None) -> None:
         """`before` is what it was when it was there already."""

@@ -32,6 +32,7 @@ from pilothouse.observe.targeting import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.precedence import Precedence
     from pilothouse.observe.endpoint import Endpoint
     from pilothouse.observe.model import Body
@@ -59,8 +60,15 @@ _ABOUT_RECORDS = {*_LOADED, "Inspector.targetCrashed", "Runtime.executionContext
 class Browser:
     """A connected browser."""
 
-    def __init__(self, endpoint: Endpoint, precedence: Precedence | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        precedence: Precedence | None = None,
+        pipe: BrowserPipe | None = None,
+    ) -> None:
+        """With a pipe, that is how it is reached, and not at its endpoint."""
         self.endpoint = endpoint
+        self._pipe = pipe
         self._precedence = precedence
         self._cdp: Cdp | None = None
         self._sessions: dict[str, Attached] = {}
@@ -94,7 +102,10 @@ class Browser:
 
     async def open(self) -> None:
         """Raises OSError, TimeoutError or CdpError."""
-        self._cdp = await Cdp.open(self.endpoint.url, self._on_event, self._precedence)
+        if self._pipe is not None:
+            self._cdp = await Cdp.share(self._pipe, self._on_event, self._precedence)
+        else:
+            self._cdp = await Cdp.open(self.endpoint.url, self._on_event, self._precedence)
 
     async def run(self) -> None:
         """Serve the connection until it is gone."""

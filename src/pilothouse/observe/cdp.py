@@ -1,4 +1,4 @@
-"""A DevTools client: one browser WebSocket, flat sessions, a deadline for every command.
+"""A DevTools client: one WebSocket or pipe, flat sessions, a deadline for every command.
 
 The reader never ends because of one bad frame. A handler may send commands without waiting for any
 of their answers.
@@ -11,7 +11,7 @@ import json
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -21,7 +21,7 @@ from pilothouse.observe.wire import WireError, connect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.observe.wire import Wire
+    from pilothouse.browser_pipe import BrowserPipe
 
     type OnEvent = Callable[[str, dict[str, Any], str], None]
     """Method, parameters and CDP session id (empty for the browser's own) of one event."""
@@ -30,6 +30,17 @@ CONNECT_S = 15.0
 ENABLE_S = 5.0
 COMMAND_S = 30.0
 MAX_FRAME_BYTES = 256 * 1024 * 1024
+
+
+class Carrier(Protocol):
+    """What takes messages to a browser: a `Flood` that may be closed."""
+
+    closed: asyncio.Event
+
+    def send(self, text: bytes) -> None: ...
+    def hold(self) -> None: ...
+    def release(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class CdpError(Exception):
@@ -73,7 +84,9 @@ class Cdp:
     def __init__(self, on_event: OnEvent, precedence: Precedence | None = None) -> None:
         self._on_event = on_event
         self._precedence = precedence or Precedence()
-        self._wire: Wire | None = None
+        self._wire: Carrier | None = None
+        self._root = ""
+        """The session that stands for the browser; on a pipe its own one is somebody else's."""
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._closed = False
@@ -88,6 +101,21 @@ class Cdp:
         except WireError as error:
             raise CdpError("connect", str(error)) from error
         cdp._precedence.add(cdp._wire)
+        return cdp
+
+    @classmethod
+    async def share(
+        cls, pipe: BrowserPipe, on_event: OnEvent, precedence: Precedence | None = None
+    ) -> Cdp:
+        """Speak on a pipe by which somebody else drives the browser.
+
+        Raises:
+            OSError, TimeoutError: the browser has ended or does not answer.
+        """
+        cdp = cls(on_event, precedence)
+        cdp._wire = line = await pipe.open_line(cdp._take)
+        cdp._root, cdp._last_id = line.session, line.first_id
+        cdp._precedence.add(line)
         return cdp
 
     async def run(self) -> None:
@@ -145,8 +173,8 @@ class Cdp:
             return future
         self._last_id += 1
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": params or {}}
-        if session:
-            message["sessionId"] = session
+        if target := session or self._root:
+            message["sessionId"] = target
         try:
             packed = orjson.dumps(message)
         except TypeError:
@@ -182,7 +210,10 @@ class Cdp:
             message = _parse(raw)
             method = message.get("method")
             if method is not None:
-                self._on_event(method, message.get("params") or {}, message.get("sessionId") or "")
+                session = message.get("sessionId") or ""
+                if session == self._root:
+                    session = ""
+                self._on_event(method, message.get("params") or {}, session)
             else:
                 self._answered(message)
         except Exception:

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 
 from pilothouse.observe.browser import Browser
 from pilothouse.observe.cdp import CdpError
-from pilothouse.observe.endpoint import START_HINT, find_endpoint
+from pilothouse.observe.endpoint import START_HINT, Endpoint, find_endpoint
 from pilothouse.observe.model import BrowserUnreachable, SecurityBlocked
 from pilothouse.observe.numbers import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.precedence import Precedence
     from pilothouse.core.settings import Settings
 
     type Key = tuple[str, int]
-    """Host and port as they were asked for."""
+    """Host and port as they were asked for; of a session's own browser its id and `NO_PORT`."""
+
+NO_PORT = 0
 
 
 class Connections:
@@ -41,6 +44,8 @@ class Connections:
         self._precedence = precedence
         self._opened = opened
         self._browsers: dict[Key, Browser] = {}
+        self.pipes: dict[Key, BrowserPipe] = {}
+        """Of browsers that this agent's sessions started."""
         self._connecting = asyncio.Lock()
         self._retired: Counter[str] = Counter()
         """Counts of connections that are gone."""
@@ -53,16 +58,14 @@ class Connections:
             BrowserUnreachable: nothing answers there, or it is no browser.
             SecurityBlocked: it is not on this machine, or belongs to another session.
         """
-        browser = await self._reached((host or self._settings.cdp_host, self._port(port)))
+        wanted = self._settings.cdp_port if port is None else port
+        browser = await self._reached((host or self._settings.cdp_host, wanted))
         browser.callers += 1
         try:
             yield browser
         finally:
             browser.callers -= 1
             await self.close_unused((browser.endpoint.host, browser.endpoint.port))
-
-    def _port(self, port: int | None) -> int:
-        return port or self._settings.cdp_port
 
     async def _reached(self, key: Key) -> Browser:
         if key[1] in self._foreign_ports():
@@ -80,6 +83,8 @@ class Connections:
             return browser
 
     async def _open(self, host: str, port: int) -> Browser:
+        if port == NO_PORT:
+            return await self._share(host, self.pipes.get((host, port)))
         endpoint = await find_endpoint(
             host,
             port,
@@ -95,6 +100,20 @@ class Connections:
                 hint=START_HINT,
                 host=host,
                 port=port,
+            ) from None
+        return browser
+
+    async def _share(self, session_id: str, pipe: BrowserPipe | None) -> Browser:
+        browser = Browser(Endpoint(session_id, NO_PORT, ""), self._precedence, pipe)
+        try:
+            if pipe is None:
+                raise OSError("it has ended")
+            await browser.open()
+        except (OSError, TimeoutError) as error:
+            raise BrowserUnreachable(
+                f"the browser of session {session_id} cannot be reached ({error})",
+                hint="call getSessionStatus, or start another session",
+                sessionId=session_id,
             ) from None
         return browser
 

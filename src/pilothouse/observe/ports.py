@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.core.redact import Redactor
+    from pilothouse.observe.connections import Key
     from pilothouse.observe.model import Body, Filters, Target
     from pilothouse.observe.observation import Observation
 
@@ -36,15 +38,21 @@ class Observer(Protocol):
     ) -> Observation:
         """Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
 
-    async def record(self, port: int, target_id: str, *, and_popups: bool) -> Observation:
+    def share(self, session_id: str, pipe: BrowserPipe) -> Key:
+        """Reach an e2e session's own browser by its pipe; return the place to name it by."""
+
+    async def record(self, key: Key, target_id: str, *, and_popups: bool) -> Observation:
         """Observe a tab of an e2e session; as `observe`. In a browser of the session's own, also
         every page that is opened later, before it runs."""
 
-    async def leave(self, port: int) -> None:
-        """The browser of that port is about to end: nothing is waited for any more."""
+    async def leave(self, key: Key) -> None:
+        """The browser of that place is about to end: nothing is waited for any more."""
 
-    def port_of(self, session_id: str | None) -> int | None:
-        """The debugging port of an e2e session, None for none; raises SessionUnknown."""
+    def place(
+        self, session_id: str | None, host: str | None, port: int | None
+    ) -> tuple[str | None, int | None]:
+        """Return where an e2e session's browser is, or without one the host and port as given;
+        raises SessionUnknown."""
 
     async def stop(self, target_id: str, *, drop_buffer: bool) -> None:
         """Raises NotObserving."""

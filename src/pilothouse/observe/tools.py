@@ -101,7 +101,7 @@ class Targets(Result):
 )
 async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
     """List the tabs, frames and workers of a browser with an open debugging port."""
-    found = await observer.targets(args.host, observer.port_of(args.session_id) or args.port)
+    found = await observer.targets(*observer.place(args.session_id, args.host, args.port))
     kinds = set(args.types or ())
     return Targets(
         targets=[
@@ -164,8 +164,7 @@ async def cdp_observe(args: Observe, observer: Observer) -> Observed:
             received="nothing",
         )
     observation = await observer.observe(
-        args.host,
-        observer.port_of(args.session_id) or args.port,
+        *observer.place(args.session_id, args.host, args.port),
         args.target_id,
         args.url_includes,
         include_workers=args.include_workers,
