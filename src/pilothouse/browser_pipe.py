@@ -41,6 +41,7 @@ class BrowserPipe:
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
+        self.on_close: Callable[[], None] = lambda: None
         self._routes = Routes()
         self._commands = Cutter()
         self._messages = Cutter()
@@ -81,6 +82,7 @@ class BrowserPipe:
             self._attached.cancel()
         if self._line is not None:
             self._line.end()
+        self.on_close()
 
     # Passing on
 
@@ -210,16 +212,21 @@ class ObserverLine:
         self.release()  # its answer may be waited for
         self._pipe.write(command)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for a call."""
+        return isinstance(self._next, asyncio.TimerHandle)
+
     def hold(self) -> None:
         """Take nothing for a moment, if more waits than one slice."""
-        if self._waiting and not isinstance(self._next, asyncio.TimerHandle):
+        if self._waiting and not self.is_held:
             if self._next is not None:
                 self._next.cancel()
             self._next = asyncio.get_running_loop().call_later(HOLD_S, self._take_slice)
 
     def release(self) -> None:
         """Go on with what was held."""
-        if isinstance(self._next, asyncio.TimerHandle):
+        if self._next is not None and self.is_held:
             self._next.cancel()
             self._next = asyncio.get_running_loop().call_soon(self._take_slice)
 
@@ -273,6 +280,11 @@ class _End(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.on_full(False)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read because of what waits elsewhere."""
+        return self._transport is not None and not self._transport.is_reading()
 
     def pause(self, paused: bool) -> None:
         assert self._transport is not None

@@ -186,13 +186,13 @@ class Engine:
             return DrivenBrowser(browser, launch.kind, is_users=False)
         async with self._share(executable, launch.folder) as shared:
             browser = await _launch(kind, launch, str(shared.program))
-            return DrivenBrowser(
-                browser,
-                launch.kind,
-                is_users=False,
-                wants_port=launch.debug_port,
-                pipe=shared.take(),
+            pipe = shared.take()
+            driven = DrivenBrowser(
+                browser, launch.kind, is_users=False, wants_port=launch.debug_port, pipe=pipe
             )
+            # Playwright tells of the browser's end, and not of its driver's.
+            pipe.on_close = driven.gone.set
+            return driven
 
     async def close(self) -> None:
         playwright, self._playwright = self._playwright, None

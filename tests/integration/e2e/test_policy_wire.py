@@ -56,7 +56,8 @@ class World:
     def __init__(self, driver: Driver, canary: Canary) -> None:
         self.driver = driver
         self.canary = canary
-        self.session = driver.start()
+        # Which is closed to pages like every other one of ours.
+        self.session = driver.start(debugPort=True)
         self.own = {"sessionId": self.session["sessionId"]}
 
     def go(self, url: str, **more: Any) -> dict[str, Any]:
@@ -304,7 +305,7 @@ def port_of_metrics(driver: Driver) -> int:
 def test_pilothouse_and_its_browsers_are_closed_to_pages(development: World) -> None:
     world = development
     first = world.driver.browsers()
-    other = world.driver.start()
+    other = world.driver.start(debugPort=True)
     assert len(world.driver.browsers()) == len(first) + 1
     ports = {
         "its own debugging port": world.session["cdpPort"],

@@ -83,7 +83,8 @@ def test_sessions_of_one_agent_share_neither_pages_nor_cookies(
         urls = [target["url"] for target in targets]
         assert any(url.startswith(session["url"]) for url in urls)
         assert other not in json.dumps(urls)
-    assert ann["cdpPort"] != ben["cdpPort"]
+    assert "cdpPort" not in ann
+    assert "cdpPort" not in ben
 
 
 def test_logs_and_dossiers_of_one_agents_sessions_do_not_mix(
@@ -195,9 +196,11 @@ class Agent:
     async def fault(self, tool: str, **arguments: Any) -> dict[str, Any]:
         return bad(await self.ask(tool, **arguments))
 
-    async def start(self) -> dict[str, Any]:
+    async def start(self, **arguments: Any) -> dict[str, Any]:
         command = [sys.executable, "app.py"]
-        return await self.call("startSession", cwd=str(self._place.app), command=command)
+        return await self.call(
+            "startSession", cwd=str(self._place.app), command=command, **arguments
+        )
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +246,7 @@ async def test_an_agent_cannot_use_the_session_of_another(house: tuple[Server, P
 async def test_an_agent_cannot_reach_the_browser_of_another(house: tuple[Server, Place]) -> None:
     server, _ = house
     async with agent(house) as first, agent(house) as second:
-        session, own = await first.start(), await second.start()
+        session, own = await first.start(debugPort=True), await second.start()
         port, target = session["cdpPort"], session["targetId"]
         for host in ("127.0.0.1", "localhost", "::1"):
             fault = await second.fault("cdp_list_targets", host=host, port=port)
@@ -252,6 +255,12 @@ async def test_an_agent_cannot_reach_the_browser_of_another(house: tuple[Server,
         assert fault["code"] == "SECURITY_BLOCKED"
         fault = await second.fault("cdp_read_events", targetId=target)
         assert fault["code"] == "NOT_OBSERVING"
+        # Nor is the name under which its own agent reaches it one that another could use.
+        for wrong in ("127.0.0.1", session["sessionId"]):
+            fault = await second.fault("cdp_list_targets", host=wrong, port=0)
+            assert fault["code"] == "INVALID_INPUT"
+        fault = await second.fault("cdp_list_targets", host=session["sessionId"])
+        assert fault["code"] == "BROWSER_UNREACHABLE"
         fault = await second.fault("startSession", cdp=f"127.0.0.1:{port}")
         assert fault["type"] == "browser_launch_failed"
         assert "another session" in fault["message"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.e2e.test_acting import MINIMAL
-from tests.support.rounds import IS_SOAK
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -80,16 +79,13 @@ def test_a_popup_becomes_a_tab_but_never_the_current_one(shop: Driver, trigger: 
 
 
 def requests(shop: Driver, target: str) -> list[dict[str, Any]]:
-    """Return those that were recorded; the browser tells of them on another line than of the page,
-    so that they may come a moment later."""
+    """Return those that were recorded; the driver may tell of the page a moment before."""
     read = shop.call("cdp_read_events", targetId=target, kinds=["request"])
     events: list[dict[str, Any]] = read["events"]
     return events
 
 
-# On a machine with much other work the browser was seen to start a popup that has an opener without
-# holding it for us, one time in some hundred: that one is for `make soak`.
-@pytest.mark.parametrize("features", ["", "noopener"] if IS_SOAK else ["noopener"])
+@pytest.mark.parametrize("features", ["", "noopener"])
 def test_a_popup_is_recorded_from_its_first_request_on(shop: Driver, features: str) -> None:
     shop.visit("/dialogs.html")
     shop.call("evaluate", script=f"window.open('/second.html?{features}', '_blank', '{features}')")

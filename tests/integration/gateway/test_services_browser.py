@@ -25,7 +25,7 @@ async def test_another_worker_s_browser_is_out_of_reach_from_its_first_page_on(
     rig: Rig, shop: App
 ) -> None:
     ann, ben = await rig.agent(), await rig.agent()
-    hers = await ann.call("startSession", url=shop.url)
+    hers = await ann.call("startSession", url=shop.url, debugPort=True)
     port = hers["cdpPort"]
     fault = await ben.fault("cdp_list_targets", port=port)
     assert fault["code"] == "SECURITY_BLOCKED"
