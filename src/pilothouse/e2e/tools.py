@@ -183,6 +183,8 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
     said: list[str] = []
     await progress(0, 3, "starting the app and the browser")
     session = await helm.start(request, said.append)
+    if args.debug_port:
+        said.append("Every user of this machine can drive the browser by its cdpPort.")
     if args.state:
         session.record("loadState", name=args.state)
     await progress(3, 3, "ready")

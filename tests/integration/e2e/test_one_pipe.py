@@ -22,7 +22,7 @@ from pilothouse.e2e.browser import Engine, Launch
 from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.observe.cdp import Cdp, CdpGone
 from pilothouse.pipe_launch import share_pipe
-from tests.support.session_life import Driver, descendants, last_seen, lives, open_driver
+from tests.support.session_life import Driver, last_seen, lives, open_driver
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def test_a_browser_listens_on_no_port_unless_one_is_asked_for(driver: Driver) ->
     browser = browser_of(driver)
     assert listening([browser, *browser.children(recursive=True)]) == {opened["cdpPort"]}
     driver.call("navigate", sessionId=opened["sessionId"], url="/?body=here")
+    assert "Every user of this machine" in opened["message"]
     by_port = driver.call("cdp_list_targets", port=opened["cdpPort"])["targets"]
     by_session = driver.call("cdp_list_targets", sessionId=opened["sessionId"])["targets"]
     assert opened["targetId"] in {one["id"] for one in by_port} & {one["id"] for one in by_session}
@@ -223,11 +224,11 @@ class Rig:
         """Have the page write its lines, without Playwright."""
         self.cdp.post("Runtime.evaluate", {"expression": FLOOD}, self.session)
 
-    @property
-    def node(self) -> psutil.Process:
-        """Playwright's driver."""
-        (found,) = (one for one in psutil.Process().children() if one.exe().endswith("/node"))
-        return found
+    async def process(self) -> psutil.Process:
+        """Return the browser's; its parent is Playwright's driver."""
+        told = await self.cdp.call("SystemInfo.getProcessInfo")
+        (pid,) = (one["id"] for one in told["processInfo"] if one["type"] == "browser")
+        return psutil.Process(pid)
 
 
 @asynccontextmanager
@@ -267,7 +268,8 @@ async def test_ten_thousand_lines_reach_both_in_order(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_a_driver_that_reads_nothing_keeps_the_observer_from_nothing(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
-        node = rig.node
+        node = (await rig.process()).parent()
+        assert node is not None
         node.suspend()
         try:
             rig.flood()
@@ -307,12 +309,7 @@ async def test_an_observer_that_takes_nothing_keeps_the_driver_from_nothing(
 @pytest.mark.anyio
 async def test_what_is_written_to_a_browser_that_does_not_read_is_kept(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
-        (browser,) = (
-            one
-            for one in descendants(os.getpid())
-            if "--remote-debugging-pipe" in one.cmdline()
-            and "--type=" not in " ".join(one.cmdline())
-        )
+        browser = await rig.process()
         text = "x" * (4 << 20)
         browser.suspend()
         try:
