@@ -15,7 +15,14 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pilothouse.core.devtools import END, FIRST_OWN_ID, Cutter, Routes, parsed
+from pilothouse.core.devtools import (
+    END,
+    FIRST_OWN_ID,
+    Cutter,
+    Routes,
+    is_about_leaving,
+    parsed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +102,8 @@ class BrowserPipe:
         for message in self._messages.feed(data):
             if not self._routes.is_own(message):
                 passed.append(message)
+                if self._line is not None and is_about_leaving(message):
+                    self._line.put(message)
             elif self._line is not None:
                 self._line.put(message)
             else:

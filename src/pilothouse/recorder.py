@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.hub import HubLost
-from pilothouse.observe.model import BodyNotAvailable, NotObserving
+from pilothouse.observe.model import BodyNotAvailable, BrowserUnreachable, NotObserving
 from pilothouse.observe.ports import Observer
 from pilothouse.observe.reading import Page, settle_places, shown
 from pilothouse.server.session import SessionEnded
@@ -131,6 +131,12 @@ class TabRecording:
 
     async def value(self, expression: str) -> Any:
         return await self._observer.value(self._observation.target_id, expression)
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._observer.ask(self._observation.target_id, method, params)
+        except BrowserUnreachable as error:
+            raise OSError(str(error)) from None
 
     async def body(self, request_id: str) -> str:
         try:

@@ -77,6 +77,11 @@ class Routes:
                 self._own.discard(str(child).encode())
 
 
+def is_about_leaving(message: bytes) -> bool:
+    """Tell whether a session has ended, which the other client may have to make up for."""
+    return b'"Target.detachedFromTarget"' in message[:_LONGEST]
+
+
 def session_of(message: bytes) -> bytes:
     """Return the id of the session that a message belongs to; empty for the browser's own."""
     if message.endswith(b'"}'):

@@ -170,7 +170,7 @@ async def _pictures(
     ):
         return
     if shown:
-        await _within(_thumbnail(session, tab, evidence), "image", evidence)
+        await _within(_thumbnail(tab, evidence), "image", evidence)
 
 
 async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:
@@ -183,15 +183,10 @@ async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evide
     }
 
 
-async def _thumbnail(session: E2eSession, tab: Tab, evidence: Evidence) -> None:
-    if not tab.target_id:
-        return
-    cdp = await tab.page.context.new_cdp_session(tab.page)
-    try:
-        evidence.thumbnail = await thumbnail(cdp)
-    finally:
-        # Each session that is open makes every document cost more.
-        session.in_background(cdp.detach())
+async def _thumbnail(tab: Tab, evidence: Evidence) -> None:
+    # In the session that is there: to leave one of its own would cost bodies (decision 20).
+    if tab.recording is not None:
+        evidence.thumbnail = await thumbnail(tab.recording.ask)
 
 
 async def _snapshot(session: E2eSession, tab: Tab, evidence: Evidence) -> None:

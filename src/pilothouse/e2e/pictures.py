@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.e2e.browser import error_name
 
 if TYPE_CHECKING:
-    from pilothouse.e2e.browser import CDPSession
+    from collections.abc import Awaitable, Callable
+
     from pilothouse.e2e.tab import Tab
 
 LONGEST_EDGE = 1568
@@ -64,11 +65,11 @@ async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector:
     return base64.b64decode(said["data"])
 
 
-async def thumbnail(cdp: CDPSession) -> bytes:
+async def thumbnail(ask: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]) -> bytes:
     """Return a JPEG of the viewport with no edge over 800 px and at most 60 kB; empty if no quality
     makes it that small."""
     # Of the browser, not of the page, whose scripts may say anything of its size.
-    metrics: dict[str, Any] = await cdp.send("Page.getLayoutMetrics")
+    metrics: dict[str, Any] = await ask("Page.getLayoutMetrics", {})
     seen = metrics["cssVisualViewport"]
     width, height = seen["clientWidth"], seen["clientHeight"]
     if not (width and height):
@@ -80,7 +81,7 @@ async def thumbnail(cdp: CDPSession) -> bytes:
         place = {"x": seen["pageX"], "y": seen["pageY"]}
         clip = {**place, "width": width, "height": height, "scale": scale}
         asked = {"format": "jpeg", "quality": quality, "clip": clip}
-        said: dict[str, Any] = await cdp.send("Page.captureScreenshot", asked)
+        said = await ask("Page.captureScreenshot", asked)
         picture = base64.b64decode(said["data"])
         if len(picture) <= THUMBNAIL_BYTES:
             return picture

@@ -91,6 +91,9 @@ class Recording(Protocol):
     async def value(self, expression: str) -> Any:
         """What an expression is in the tab's document; None where it cannot be known."""
 
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send the tab a DevTools command, and return its answer; raises OSError without one."""
+
     async def body(self, request_id: str) -> str:
         """The text of a response's body, masked; empty where there is none."""
 

@@ -258,8 +258,10 @@ class E2eSession:
         page.on("framenavigated", lambda frame: self._on_navigated(tab, frame))
         assert self.browser is not None
         tab.target_id, asked = await self.browser.target_id(page)
-        if asked is not None:
-            self._spawn(asked.detach())
+        if asked is not None and tab.opener:
+            tab.keep(asked)  # it is recorded already, which leaving a session would disturb
+        elif asked is not None:
+            await asked.detach()
         if tab.target_id and self.browser.is_recorded:
             tab.recording = await self.recorder.record(
                 self.id, tab.target_id, and_popups=not self.browser.is_users

@@ -134,6 +134,10 @@ class Tab:
         scope = self.page.frame_locator() if selector in self.in_any_frame else self.page
         return scope.locator(for_playwright(selector))
 
+    def keep(self, cdp: CDPSession) -> None:
+        """Take over a DevTools session that is open anyway."""
+        self._cdp = cdp
+
     async def cdp(self) -> CDPSession | None:
         """A DevTools session of our own, which only Chromium has. It is opened when it is needed:
         each one that is open makes every document cost more."""

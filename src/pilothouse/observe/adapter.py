@@ -366,6 +366,17 @@ class Observatory:
         browser = self._browser_of(target_id)
         return await browser.value(target_id, expression) if browser else None
 
+    async def ask(self, target_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        browser = self._browser_of(target_id)
+        try:
+            if browser is None:
+                raise CdpGone(method, "the tab is not observed")
+            return await browser.ask(target_id, method, params)
+        except CdpError as error:
+            raise BrowserUnreachable(
+                str(error), hint="call getSessionStatus", targetId=target_id
+            ) from None
+
     async def picture(self, target_id: str) -> bytes:
         browser = self._browser_of(target_id)
         return await browser.picture(target_id) if browser else b""

@@ -152,6 +152,13 @@ class Browser:
             return None
         return None if "exceptionDetails" in told else told["result"].get("value")
 
+    async def ask(self, target_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a command to a tab that is observed. Raises CdpError."""
+        session = self._page_session.get(target_id)
+        if session is None:
+            raise CdpGone(method, "the tab is not observed")
+        return await self.cdp.call(method, params, session)
+
     async def picture(self, target_id: str) -> bytes:
         """A JPEG of what the tab shows; empty where it does not answer soon."""
         session = self._page_session.get(target_id)
@@ -256,6 +263,12 @@ class Browser:
         post("Runtime.runIfWaitingForDebugger", {}, session)
         return last
 
+    def _keep_bodies(self, target_id: str) -> None:
+        """Ask again for durable messages of a page that another session on this connection left:
+        Chromium then forgets that there is one that wants them."""
+        if session := self._page_session.get(target_id):
+            self.cdp.post("Network.configureDurableMessages", _BUFFERS, session)
+
     async def _attach_workers(self, observation: Observation, origin: str) -> None:
         """Workers of an origin that run already report to a page of it as well.
 
@@ -343,6 +356,7 @@ class Browser:
             self._child(params, attached)
         elif method == "Target.detachedFromTarget":
             self._gone(str(params.get("sessionId", "")))
+            self._keep_bodies(str(params.get("targetId", "")))
         elif method in _ABOUT_RECORDS and attached is not None:
             self._of_page(method, params, attached, session)
 

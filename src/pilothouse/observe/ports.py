@@ -66,6 +66,9 @@ class Observer(Protocol):
     async def value(self, target_id: str, expression: str) -> Any:
         """What an expression is in the tab's document; None where it cannot be known."""
 
+    async def ask(self, target_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send a tab that is observed a command; raises BrowserUnreachable."""
+
     async def picture(self, target_id: str) -> bytes:
         """A JPEG of what the tab shows now; empty where it cannot be had."""
 

@@ -23,7 +23,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.observe.cdp import Cdp, CdpGone
 from pilothouse.pipe_launch import share_pipe
 from tests.support.session_life import Driver, last_seen, lives, open_driver
-from tests.support.until import until
+from tests.support.until import until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -157,6 +157,26 @@ def test_another_user_can_neither_take_nor_feign_the_start_of_a_browser(tmp_path
         assert not shared.program.exists()
 
     asyncio.run(start())
+
+
+def test_a_body_is_there_also_after_the_driver_left_a_session_of_the_page(driver: Driver) -> None:
+    session = driver.start()
+    own, target = {"sessionId": session["sessionId"]}, {"targetId": session["targetId"]}
+    driver.call("navigate", **own, url="/?body=here")
+    for number in range(3):
+        # Its picture is taken in a session that is left again.
+        driver.fault("click", **own, selector="#nothing", timeout=100)
+        script = f"fetch('/?status=500&body=unread-{number}').then(got => got.status)"
+        assert driver.call("evaluate", **own, script=script)["result"] == 500
+
+        def unread(wanted: str = f"unread-{number}") -> list[str]:
+            read = driver.call("cdp_read_events", **target, kinds=["loadingFinished"])
+            return [one["requestId"] for one in read["events"] if wanted in one["url"]]
+
+        (request,) = wait_until(unread)
+        got = driver.call("cdp_get_response_body", **target, requestId=request)
+        assert got["body"] == f"unread-{number}"
+    driver.end(session)
 
 
 # The end of one is the end of all
