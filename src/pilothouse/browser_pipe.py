@@ -38,7 +38,7 @@ DRIVER_BYTES = 256 * 1024 * 1024
 """May wait for a driver that does not read."""
 BROWSER_BYTES = 1024 * 1024
 """May wait for a browser that does not read, before its driver has to."""
-ATTACH_S = 5.0
+ATTACH_S = 15.0
 ENDS = 4
 """Of a driver and of a browser, each with one that is read from and one that is written to."""
 
