@@ -100,8 +100,8 @@ class StartSession(_Runnable):
     record: list[Literal["trace", "video"]] = Field(
         default_factory=list, description="Kept for an export"
     )
-    intercept: bool = Field(default=False, description="Record its packets")
-    debug_port: bool = Field(default=False, description="Open one to all local users")
+    intercept: bool = Field(default=False, description="Record packets")
+    debug_port: bool = Field(default=False, description="Open one")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -133,7 +133,7 @@ class SessionStart(Result):
     pid: int = Field(description="Process of its server, 0 if not ours")
     logs: dict[str, str] = Field(description="Paths of its logs")
     target_id: str = Field(description="The tab, for cdp_ tools")
-    cdp_port: int | None = Field(default=None, description="With debugPort or cdp")
+    cdp_port: int | None = Field(default=None, description="If one is open")
     tab_id: str = Field(description="The tab, for browser tools")
     services: list[dict[str, Any]] = Field(default_factory=list, description="All servers")
     message: str = Field(default="", description="What the server said")
