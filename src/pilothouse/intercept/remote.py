@@ -120,7 +120,7 @@ class RemoteInterceptor:
 
     async def detail(self, packet_id: int) -> Detail:
         told = await self.proxy.ask("detail", packet_id=packet_id)
-        sides = {name: told[name] and Side(**told[name]) for name in ("request", "response")}
+        sides = {name: told[name] and _side(told[name]) for name in ("request", "response")}
         return Detail(row=told["row"], **sides)
 
     async def explain(self, filter: str) -> dict[str, Any]:
@@ -181,3 +181,8 @@ class RemoteInterceptor:
 
 def _unreachable(lost: HubLost) -> EngineUnreachable:
     return EngineUnreachable(f"the proxy runs in the hub: {lost.message}", hint=lost.hint)
+
+
+def _side(told: dict[str, Any]) -> Side:
+    """Return one packet of an exchange, whose tuple came as a list."""
+    return Side(**{**told, "chunks": tuple(told["chunks"])})
