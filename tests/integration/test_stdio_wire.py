@@ -32,7 +32,7 @@ def test_the_log_is_json_lines_with_component_event_and_session() -> None:
         _, log = server.close()
     lines = [json.loads(line) for line in log.splitlines()]
     assert all({"timestamp", "level", "component", "event"} <= line.keys() for line in lines)
-    failed = next(line for line in lines if line["event"] == "tool_failed")
+    failed = next(line for line in lines if line["event"] == "error_occurred")
     assert failed["sessionId"] == "stdio"
     assert failed["details"] == {"tool": "echo_number", "code": "target_not_found"}
 

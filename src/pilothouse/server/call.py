@@ -117,7 +117,7 @@ class Caller:
         named = _session_of(raw, about, fault.details.get("sessionId"), session)
         level = "error" if fault.code in ERRORS else "warn"
         details = {"sessionId": self._redactor.text(named), "tool": tool.name, "code": fault.code}
-        self._log.write(level, "tool_failed", details)
+        self._log.write(level, "error_occurred", details)
         now = iso(session.clock())
         call: dict[str, Any] = {"tool": tool.name, "sessionId": named, "timestamp": now}
         if not isinstance(fault, Internal):  # of which nothing is told but its number

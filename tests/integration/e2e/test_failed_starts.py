@@ -255,8 +255,8 @@ def test_the_log_tells_of_sessions_and_calls_with_their_levels(driver: Driver) -
         ("info", "session_started", ""),
         ("info", "tool_invoked", "startSession"),
         ("info", "tool_invoked", "navigate"),
-        ("warn", "tool_failed", "waitFor"),
+        ("warn", "error_occurred", "waitFor"),
         ("info", "session_terminated", ""),
-        ("error", "tool_failed", "startSession"),
+        ("error", "error_occurred", "startSession"),
     }
     wait_until(lambda: expected <= logged())

@@ -64,12 +64,12 @@ def test_each_line_of_a_session_has_its_id_although_no_call_names_it(driver: Dri
         ("info", "session_started", ""),
         ("info", "tool_invoked", "startSession"),
         ("info", "tool_invoked", "navigate"),
-        ("warn", "tool_failed", "waitFor"),
+        ("warn", "error_occurred", "waitFor"),
         ("info", "session_terminated", ""),
         ("info", "tool_invoked", "endSession"),
     ]
     wait_until(lambda: told(driver, session["sessionId"]) == expected)
-    failed = ("error", "tool_failed", "startSession")
+    failed = ("error", "error_occurred", "startSession")
     wait_until(lambda: failed in told(driver, error["sessionId"]))
 
 
@@ -120,8 +120,9 @@ def test_clients_of_one_hub_get_their_own_lines_alone_and_at_their_own_level() -
             error = other.fault("startSession", command=[sys.executable, "-c", "raise SystemExit"])
             one.call("endSession")
             wait_until(lambda: ("info", "session_terminated", "") in told(one, first))
-            failed = [("error", "session_terminated", ""), ("error", "tool_failed", "startSession")]
-            wait_until(lambda: told(other, error["sessionId"]) == failed)
+            failed = ("error", "error_occurred", "startSession")
+            ended = ("error", "session_terminated", "")
+            wait_until(lambda: told(other, error["sessionId"]) == [ended, failed])
             assert told(other, second["sessionId"]) == []
             assert told(other, first) == []
             assert told(one, second["sessionId"]) == told(one, error["sessionId"]) == []

@@ -43,7 +43,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_a_line_is_one_object_with_the_session_at_the_top(stream: io.StringIO) -> None:
     Log("calls", stream=stream).info(
-        "tool_failed", sessionId="s-1", tool="find", note="a\nb\u2028c"
+        "error_occurred", sessionId="s-1", tool="find", note="a\nb\u2028c"
     )
     (line,) = lines(stream)
     assert line.pop("timestamp").endswith("Z")
@@ -51,7 +51,7 @@ def test_a_line_is_one_object_with_the_session_at_the_top(stream: io.StringIO) -
         "level": "info",
         "severity": "INFO",
         "component": "calls",
-        "event": "tool_failed",
+        "event": "error_occurred",
         "pid": os.getpid(),
         "sessionId": "s-1",
         "details": {"tool": "find", "note": "a\nb\u2028c"},
