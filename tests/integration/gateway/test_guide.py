@@ -32,7 +32,7 @@ def test_every_flag_in_it_exists_and_numbers_are_the_defaults() -> None:
     prose = re.sub(r"```.*?```", "", GUIDE, flags=re.S)
     named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", prose))
     assert len(named) >= 10
-    assert named - flags.keys() <= {"--standalone", "--json", "--isolated", "--headless"}
+    assert named - flags.keys() <= {"--standalone", "--json", "--isolated", "--headless", "--new"}
     limits = re.findall(r"^\| `(--[a-z-]+)` \| (\d+) \|", GUIDE, re.M)
     assert limits
     for flag, number in limits:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import forkserver
 from tests.support.intercepting import GUARD_S, Tap
+from tests.support.until import wait_until
 from tests.support.upstreams import Authority, authority, h2_upstream
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def test_without_a_certificate_the_server_is_said_to_ask_for_one(
             assert answer.status_code == 502
             assert "asks for a client certificate" in answer.text
             assert "--client-cert" in answer.text
-    (packet,) = trusting.packets(f"url == /{version.name}/0", fields=["error"])
+    (packet, *_) = wait_until(
+        lambda: trusting.packets(f"url == /{version.name}/0", fields=["error"])
+    )
     assert "asks for a client certificate" in packet["error"]
 
 
@@ -95,7 +98,7 @@ def test_a_server_that_only_offers_to_look_at_one_is_reached(
 def test_a_resend_says_so_too(trusting: Tap, upstream_ca: Authority) -> None:
     with asking_site(upstream_ca) as site:
         trusting.get(f"{site}/again", verify=False)
-        (packet,) = trusting.packets("url == /again", fields=["id"])
+        (packet, *_) = wait_until(lambda: trusting.packets("url == /again", fields=["id"]))
         sent = trusting.call("resend_packet", packet_id=packet["id"])
     assert (sent["success"], sent["failed_count"]) == (False, 1)
     assert "asks for a client certificate" in sent["errors"][0]

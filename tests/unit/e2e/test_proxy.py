@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -245,6 +246,8 @@ async def test_the_system_resolver_is_asked_without_stopping_the_loop() -> None:
 async def test_another_user_is_hung_up_on_before_it_is_heard(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    # What other tests have set for all of our loggers does not count here.
+    caplog.set_level(logging.WARNING, proxy_module.log.name)
     async with upstream(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as server, rig() as proxy:
         wire = head(f"GET http://127.0.0.1:{server.port}/ HTTP/1.1", "Host: x", "", "")
         for _ in range(2):
