@@ -50,7 +50,7 @@ RETRY_S = 0.05
 """A hub hears of a worker's end a little later than we do; each time it gets longer."""
 PATIENCE_S = 120.0
 """How long a request waits for a worker. A hub that is well says sooner that there is none."""
-LAST_LOG_S = 0.2
+LAST_LOG_S = 2.0
 """How long a worker may take, when its client has left, to send the rest of its log."""
 MOST_QUEUED = 8 << 20
 """Bytes that wait for a worker, beyond which the client is not read."""

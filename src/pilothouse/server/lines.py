@@ -79,6 +79,7 @@ class _Door:
         from pilothouse.server.stdio import Reader, Writer
 
         self._links.add(link)
+        echo: LogEcho | None = None
         with suppress(OSError):  # a large answer goes at once, and the relay is woken once
             link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         try:
@@ -92,10 +93,12 @@ class _Door:
             with self._house.log.heard_by(echo.add):
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
                     await server.run(read, write, server.create_initialization_options())
-            await echo.flush()
+            await echo.close()
         except* OSError:
             pass  # the relay was killed; the hub ends this worker
         finally:
+            if echo is not None:
+                echo.stop()
             self._links.discard(link)
             link.close()
             self._left.set()

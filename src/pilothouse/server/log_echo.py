@@ -27,6 +27,7 @@ class LogEcho:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[str] = deque(maxlen=MOST_WAITING)
         self._is_due = False
+        self._is_over = False
         self._sending: asyncio.Task[None] | None = None
 
     def add(self, line: str) -> None:
@@ -37,11 +38,24 @@ class LogEcho:
             self._loop.call_soon_threadsafe(self._loop.call_later, TOGETHER_S, self._start)
 
     def _start(self) -> None:
-        self._sending = asyncio.ensure_future(self.flush())
+        self._sending = asyncio.ensure_future(self._flush())
 
-    async def flush(self) -> None:
-        """Send what waits."""
+    async def close(self) -> None:
+        """Send all that was added; what is on its way already has left the queue."""
+        if self._sending is not None:
+            await self._sending
+        await self._flush()
+
+    def stop(self) -> None:
+        """Send nothing more: the descriptor is closed, and its number may soon be another's."""
+        self._is_over = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _flush(self) -> None:
         self._is_due = False
+        if self._is_over:
+            return
         lines, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
         if lines:
             try:

@@ -77,7 +77,8 @@ def quiet_home(home: Home) -> Home:
 def logged_tools(log: str) -> list[str]:
     """Return the tools of the calls that a log tells of; it has nothing but lines of the log."""
     lines = [json.loads(line) for line in log.splitlines()]
-    return [line["details"]["tool"] for line in lines if line["event"].startswith("tool_")]
+    calls = ("tool_invoked", "error_occurred")
+    return [line["details"]["tool"] for line in lines if line["event"] in calls]
 
 
 def texts(result: dict[str, Any]) -> list[str]:
