@@ -226,6 +226,7 @@ def _run(
 
         return doctor.main(settings, as_json=parsed.json)
 
+    check_home(settings)
     if command == "chrome":
         from pilothouse import chrome
 
@@ -264,7 +265,6 @@ def _run(
 
     served = PARTS if parts is None else parts
     try:
-        check_home(settings)
         if command == "call":
             from pilothouse import calls
 
@@ -296,7 +296,6 @@ def _relay(command: str, settings: Settings, *, standalone: bool) -> int | None:
         return None
     from pilothouse import joining
 
-    check_home(settings)
     if command == "bookmarks" and not joining.finds_hub(settings):
         return None
     return joining.relay_stdio(settings)
@@ -309,12 +308,16 @@ def joins_hub(settings: Settings, *, standalone: bool) -> bool:
 
 
 def check_home(settings: Settings) -> None:
-    """Raises BadSetting when the state folder cannot be used."""
+    """Make the folder for all state, if one is named. Raises BadSetting if it cannot be used."""
     if not settings.home:
         return
+    from pilothouse.folders import OpenToOthers, open_home
+
     variable = BY_NAME["home"].about.env[0]
     try:
-        os.makedirs(settings.home, mode=0o700, exist_ok=True)
+        open_home(settings.home)
+    except OpenToOthers as error:
+        raise BadSetting(f"{variable}: {error}") from None
     except OSError as error:
         raise BadSetting(
             f"{variable}: {settings.home} cannot be made ({error.strerror});"

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+SESSIONS = "sessions"
+"""In each home: the folder of what sessions keep, and a sign that it is a home."""
+_SIGNS = (SESSIONS, "hub")
+_ANOTHER = "name a folder that is not there yet"
+
+
+class OpenToOthers(PermissionError):
+    """Others may enter the folder, and we may not change that."""
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -42,12 +52,57 @@ def folder_for(home: str, environ: Mapping[str, str], kind: str, name: str) -> P
     return (folders.get(kind) or folders["state"]) / name
 
 
+def open_home(home: str) -> Path:
+    """Return the one folder for all state, made if it is missing, which only this user may enter.
+
+    A home that we made, and a folder that is empty, are closed to others. Any other folder is not:
+    what is in it may be there for them.
+
+    Raises:
+        OpenToOthers: it is such a folder, or another user's.
+        OSError: it cannot be made.
+    """
+    folder = Path(home).absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        _close_to_others(folder)
+    (folder / SESSIONS).mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _close_to_others(folder: Path) -> None:
+    """Raises OpenToOthers."""
+    about = folder.stat()
+    mode = stat.S_IMODE(about.st_mode)
+    if about.st_uid != os.geteuid():
+        raise OpenToOthers(f"{folder} belongs to another user; {_ANOTHER}")
+    if not mode & 0o077:
+        return
+    names = os.listdir(folder)
+    is_home = any(name in names and _is_private(folder / name) for name in _SIGNS)
+    # All users may write to one with a sticky bit, as /tmp has: somebody counts on that.
+    if mode & stat.S_ISVTX or (names and not is_home):
+        why = f"{folder} is open to other users (mode {mode:04o})"
+        raise OpenToOthers(f"{why}; close it with chmod 700, or {_ANOTHER}")
+    folder.chmod(0o700)
+
+
+def _is_private(folder: Path) -> bool:
+    """Tell whether it is a folder as we make them; a link to one is not."""
+    about = folder.lstat()
+    is_closed = stat.S_ISDIR(about.st_mode) and about.st_mode & 0o777 == 0o700
+    return is_closed and about.st_uid == os.geteuid()
+
+
 def private_folder(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
     """A folder of ours that only this user may enter, made if it is missing.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, or others may enter it.
     """
+    if home:
+        open_home(home)
     folder = folder_for(home, environ, kind, name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse import __version__
+from tests.support.second_user import UID as ANOTHER
+from tests.support.second_user import needs_root
 from tests.support.servers import FIXTURE_APP, ROOT, RawStdio, environment, http_server
 
 if TYPE_CHECKING:
@@ -97,6 +100,75 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     done = run("serve", env={"PILOTHOUSE_HOME": str(tmp_path / "file" / "home")})
     assert done.returncode == 2
     assert "PILOTHOUSE_HOME" in done.stderr
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def token_in(home: Path) -> subprocess.CompletedProcess[str]:
+    """Run the quickest command that keeps something."""
+    return run("token", env={"PILOTHOUSE_HOME": str(home)})
+
+
+@pytest.mark.parametrize("mode", [None, 0o755, 0o2775, 0o777, 0o700])
+def test_a_home_that_is_missing_or_empty_is_for_its_user_alone(
+    tmp_path: Path, mode: int | None
+) -> None:
+    home = tmp_path / "a" / "home"
+    if mode is not None:
+        home.mkdir(parents=True)
+        home.chmod(mode)
+    assert token_in(home).returncode == 0
+    assert mode_of(home) & 0o777 == 0o700
+    assert mode_of(home / "sessions") & 0o777 == 0o700
+
+
+def test_a_home_that_we_made_is_closed_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert token_in(home).returncode == 0
+    home.chmod(0o755)
+    again = token_in(home)
+    assert (again.returncode, mode_of(home)) == (0, 0o700)
+
+
+@pytest.mark.parametrize(
+    "command", [("token",), ("serve",), ("--standalone",), (), ("status",), ("pair",), ("ca",)]
+)
+def test_a_folder_of_others_is_no_home_and_stays_as_it_is(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions").chmod(0o755)
+    (tmp_path / "hub").symlink_to("/")
+    tmp_path.chmod(0o750)
+    done = run(*command, env={"PILOTHOUSE_HOME": str(tmp_path)})
+    assert done.returncode == 2
+    assert "PILOTHOUSE_HOME" in done.stderr
+    assert f"{tmp_path} is open to other users (mode 0750)" in done.stderr
+    assert "chmod 700" in done.stderr
+    assert mode_of(tmp_path) == 0o750
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["hub", "sessions"]
+    tmp_path.chmod(0o700)
+    assert token_in(tmp_path).returncode == 0
+
+
+@needs_root
+def test_the_folder_of_another_user_is_no_home(tmp_path: Path) -> None:
+    os.chown(tmp_path, ANOTHER, -1)
+    done = token_in(tmp_path)
+    os.chown(tmp_path, os.geteuid(), -1)
+    assert done.returncode == 2
+    assert f"{tmp_path} belongs to another user" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_which_all_may_write_is_no_home(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    done = token_in(tmp_path)
+    assert done.returncode == 2
+    assert "open to other users (mode 1777)" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_lists_commands_and_every_flag_with_its_variable() -> None:
