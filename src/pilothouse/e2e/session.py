@@ -207,6 +207,10 @@ class E2eSession:
         Raises:
             FileNotAllowed: it is outside of the session's folders, or no file.
         """
+        if "\0" in path:
+            raise FileNotAllowed(
+                "no file has a NUL character in its name", hint="check the path", path=path
+            )
         roots = [root.resolve() for root in self.file_roots]
         found = (roots[0] / path).resolve() if roots else self.folder / path
         if not any(found.is_relative_to(root) for root in roots):

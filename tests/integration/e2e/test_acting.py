@@ -426,6 +426,10 @@ def test_upload_file_takes_no_file_from_outside(shop: Driver, tmp_path: Path) ->
     for path in [*outside, str(shop.files / "nothing"), str(shop.files)]:
         error = shop.fault("uploadFile", selector="#file", paths=[path])
         assert (error["type"], error["path"]) == ("file_not_allowed", path)
+    for path in ("one\0.txt", str(shop.files / "one.txt") + "\0", "\0"):
+        error = shop.fault("uploadFile", selector="#file", paths=[path])
+        assert error["type"] == "file_not_allowed"
+        assert "NUL" in error["message"]
     assert shop.value("document.querySelector('#file').files.length") == 0
     some = shop.files / "some"
     some.write_text("x")
