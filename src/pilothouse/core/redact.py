@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, overload
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -23,6 +24,15 @@ from pilothouse.core.secret_names import (
     is_holder,
     is_secret_key,
     is_secret_query_key,
+)
+from pilothouse.core.secret_queries import (
+    ESCAPED,
+    PAIR_KEYS,
+    PAIR_MARK,
+    has_oauth_state,
+    is_form,
+    is_secret_pair,
+    runs_of_pairs,
 )
 from pilothouse.core.secret_shapes import (
     KNOWN_SCHEMES,
@@ -82,7 +92,6 @@ _HEADER_VALUE = re.compile(r"""[^\r\n'"]++""")
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:\s*+)?')
 _RECORD_VALUE = re.compile(r'\s*+,\s*+"value"\s*+:\s*+')
 _PAIR = re.compile(r"(^|[?&;])([^=&;?/:\s]{1,128})=")
-_PAIR_KEYS = re.compile(r"(?:^|[?&;])([^=&;?/:\s]{1,128})=")  # the same, for findall
 _SECRET_VALUE = re.compile(r"[^&]++")
 _PATH_VALUE = re.compile(r"[^&;?]++")
 _AUTHORITY = re.compile(r"://([^/?#\s\"'<>\\]*)")
@@ -284,12 +293,14 @@ class Redactor:
     def _pairs(self, text: str, depth: int = 2) -> str:
         """Mask the secret values of `key=value` pairs, as in a query, a fragment or a form."""
         has_nested_url = depth > 0 and any(mark in text for mark in ("%3D", "%3d", "%40"))
-        has_secret = any(map(is_secret_query_key, _PAIR_KEYS.findall(text)))
+        keys = PAIR_KEYS.findall(text)
+        is_secret = partial(is_secret_pair, with_state=has_oauth_state(keys))
+        has_secret = any(map(is_secret, keys))
         if not (has_secret or has_nested_url or self._short):
             return text
 
         def masked(pair: re.Match[str]) -> Edit | None:
-            if is_secret_query_key(pair[2]):
+            if is_secret(pair[2]):
                 # A password may have a question mark; a session id in the path ends before one.
                 value = (_PATH_VALUE if pair[1] == ";" else _SECRET_VALUE).match(text, pair.end())
                 return (*value.span(), MASK) if value else None
@@ -308,17 +319,39 @@ class Redactor:
 
         return _edited(text, _PAIR.finditer(text), masked)
 
+    def _mask_pairs(self, text: str) -> str:
+        """Mask the queries and forms in a text; of one that is a form as a whole also quotes."""
+        if is_form(text):
+            return self._pairs(text)
+        out: list[str] = []
+        done = 0
+        for start, end in runs_of_pairs(text):
+            run = text[start:end]
+            is_escaped = ESCAPED in run and "&" not in run
+            safe = self._url_parts(run.replace(ESCAPED, "&") if is_escaped else run)
+            out += (text[done:start], safe.replace("&", ESCAPED) if is_escaped else safe)
+            done = end
+        return "".join((*out, text[done:]))
+
     def _read(self, text: str, depth: int, is_code: bool = False) -> str:
         spots = _spots(text)
-        if not (spots or self._short):
+        # In source code `a?b=c:d` is a choice.
+        has_pairs = not is_code and "=" in text and PAIR_MARK.search(text) is not None
+        if not (spots or has_pairs or self._short):
             return text
         if depth and _is_json(text):
+            if has_pairs:
+                spots = sorted((*spots, *(mark.start() for mark in PAIR_MARK.finditer(text))))
             return self._read_json(text, spots, depth - 1)
         # Shapes go first: a name that holds one must look the same when it is read again.
         text = mask_shapes(text)
         if "://" in text:
             urls = _URL_REST.finditer(text)
             text = _edited(text, urls, lambda url: (*url.span(), self._url_parts(url[0])))
+        if has_pairs:
+            text = self._mask_pairs(text)
+        if not (spots or self._short):
+            return text
         if "<" in text:
             text = _ELEMENT.sub(mask_named, _TAG.sub(mask_tag, text))
         if "form-data" in text:

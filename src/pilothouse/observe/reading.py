@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MAX_LIMIT = 1_000
 CACHED_TEXT = 256
 """Longer texts are masked each time, so that the cache stays small."""
+FORM = "application/x-www-form-urlencoded"
 _COMPACT_TEXT = 200
 _EMPTY: tuple[Any, ...] = ("", [], {})
 _BULKY = (
@@ -66,6 +67,9 @@ def shown(
             event["payloadPreview"] = masked_base64(event["payloadPreview"], redactor)
         if is_suspect:
             _mask_written(event, redactor)
+        # In a form of one field there may be a key that is secret only there, such as `code`.
+        if (posted := event.get("postDataPreview")) and "form-urlencoded" in _content_type(event):
+            event["postDataPreview"] = redactor.text(posted, FORM)
     target = observation.target_id
     return [
         {
@@ -77,6 +81,11 @@ def shown(
         }
         for (seq, _), event in zip(items, events, strict=True)
     ]
+
+
+def _content_type(event: dict[str, Any]) -> str:
+    headers = event.get("headers") or {}
+    return next((str(v).lower() for k, v in headers.items() if k.lower() == "content-type"), "")
 
 
 def _written(event: dict[str, Any]) -> bytes:

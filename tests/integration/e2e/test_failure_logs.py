@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -56,6 +57,20 @@ def driver() -> Iterator[Driver]:
         running.start(command=[sys.executable, str(program)])
         running.visit("/")
         yield running
+
+
+def test_what_oauth_sends_is_masked_in_a_line(driver: Driver) -> None:
+    tag = quote("GET /cb?code=4-0AfJohX&state=af0ifjsl", safe="")
+    driver.visit(f"/?tag={tag}&stderr=1")
+    shown = "GET /cb?code=[redacted]&state=[redacted] stderr 0"
+
+    def read() -> dict[str, Any] | None:
+        result = fails(driver)
+        return result if any(line.startswith(shown) for line in stderr_of(result)) else None
+
+    texts = [whole_text(wait_until(read, shown)), driver.call("readServerLogs")["content"]]
+    assert shown in texts[1]
+    assert not [text for text in texts if "AfJohX" in text or "af0ifjsl" in text]
 
 
 def fails(driver: Driver, **arguments: Any) -> dict[str, Any]:

@@ -327,6 +327,28 @@ def test_a_body_is_cut_by_its_bytes_and_read_on_by_its_characters(
     assert "舵" * 8 in whole
 
 
+def test_secrets_of_forms_are_masked_whatever_type_they_are_sent_as(
+    chromium: Chromium, site: Site, watcher: Watcher, tab: str
+) -> None:
+    visit(chromium, tab, site.url("/empty"))
+    form = "application/x-www-form-urlencoded"
+    for kind, body in (
+        ("text/plain", "code=4-0AfJohX&state=af0ifjsl&page=1"),
+        (form, "code=4-0AfJohX"),
+        (form, "key=4-0AfJohX%27&page=1"),
+    ):
+        options = {"method": "POST", "body": body, "headers": {"content-type": kind}}
+        chromium.evaluate(tab, f"fetch('/empty', {json.dumps(options)}).then(a => a.text())")
+    sent = watcher.wait_for(
+        tab, lambda found: len([e for e in found if e["method"] == "POST"]) == 3, kinds=["request"]
+    )
+    assert [event["postDataPreview"] for event in sent if event["method"] == "POST"] == [
+        "code=[redacted]&state=[redacted]&page=1",
+        "code=[redacted]",
+        "key=[redacted]&page=1",
+    ]
+
+
 def test_secrets_in_a_binary_message_are_masked_too(
     chromium: Chromium, site: Site, watcher: Watcher, tab: str
 ) -> None:

@@ -148,6 +148,51 @@ def test_secret_query_fragment_and_form_values_are_masked(key: str) -> None:
         assert REDACTOR.text(form, FORM) == form.replace(secret, MASK)
 
 
+# What is secret only in a query, and where no scheme says that it is one.
+LOG_LINES = """
+GET /cb?code=4/0AfJohX&state=af0ifjsl HTTP/1.1
+"GET /cb?state=af0ifjsl&code=4/0AfJohX&scope=email HTTP/1.1" 302 -
+Started GET "/cb?code=4/0AfJohX&state=af0ifjsl" for 127.0.0.1
+redirected to '/login?client_id=web&response_type=code&state=af0ifjsl'
+[vite] /cb?code=4/0AfJohX
+/cb?page=1&amp;code=4/0AfJohX&amp;state=af0ifjsl
+/cb#access_token=af0ifjsl&state=4/0AfJohX
+body: grant_type=authorization_code&code=4/0AfJohX&state=af0ifjsl
+code=4/0AfJohX&state=af0ifjsl
+key=af0ifjsl&page=1
+{"path":"/cb?code=4/0AfJohX\\u0026state=af0ifjsl"}
+{"level":"info","url":"/cb?code=4/0AfJohX&state=af0ifjsl","msg":"cb"}
+{"body":"code=4/0AfJohX\\u0026state=af0ifjsl"}
+{"line":"{\\"url\\":\\"/cb?code=4/0AfJohX\\"}"}
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", LOG_LINES)
+def test_queries_and_forms_are_masked_in_any_text(line: str) -> None:
+    for text in (line, f"first\n{line}\nlast"):
+        masked = REDACTOR.text(text)
+        assert "AfJohX" not in masked
+        assert "af0ifjsl" not in masked
+        assert MASK in masked
+        assert REDACTOR.text(masked) == masked
+        assert REDACTOR.suspects([json.dumps([text]).encode()]) == [True]
+    if line.startswith("{"):
+        assert json.loads(REDACTOR.text(line)).keys() == json.loads(line).keys()
+
+
+def test_a_text_that_is_a_form_is_masked_with_the_quotes_in_its_values() -> None:
+    assert REDACTOR.text("key=it's'so&page=1") == f"key={MASK}&page=1"
+    assert REDACTOR.text("password=it's'so&page=1") == f"password={MASK}&page=1"
+
+
+def test_the_state_of_oauth_is_masked_beside_what_else_it_sends_alone() -> None:
+    for beside in ("code=x", "client_id=x", "redirect_uri=%2F", "access_token=x", "id_token=x"):
+        for query in (f"{beside}&state=abc", f"state=abc&{beside}"):
+            assert "abc" not in REDACTOR.url(f"https://u.example/cb?{query}")
+            assert "abc" not in REDACTOR.text(query, FORM)
+    assert REDACTOR.url("https://u.example/shops?state=CA") == "https://u.example/shops?state=CA"
+
+
 def test_nested_urls_are_masked_and_encoded_again() -> None:
     inner = quote("https://app.example/cb?token=hunter2&lang=en", safe="")
     url = f"https://login.example/?redirect_uri={inner}&lang=en"
@@ -270,6 +315,13 @@ INNOCENT = [
     "https://bob@example.com/path",
     "https://example.com/a@b?c=d",
     "mailto:bob@example.com",
+    "GET /shops?state=CA&page=2 HTTP/1.1",
+    "exited, code=1 state=stopped",
+    "code=exited, status=1/FAILURE",
+    "key=ArrowDown",
+    "a=1&b=2, c=3 & d=4? e=5",
+    "ready? code=1",
+    "what?a=1#b=2",
     "/search?q=token",
     "data:image/png;base64,iVBORw0KGgo=",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",

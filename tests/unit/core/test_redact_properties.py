@@ -27,6 +27,7 @@ _FRAGMENTS = st.sampled_from(
         *('\\"', "://", "%3D", "%40", "Bearer ", "Basic ", "Cookie: ", "\r\n", "12", "[redac"),
         *("password=", "token: ", '"token":', "-----BEGIN PRIVATE KEY-----", "form-data; name="),
         *(MASK, "ed]", "%5Bredacted%5D"),
+        *("?code=", "&state=", "code=", "&a=1", "?a=b&", "\\u0026a="),
     ]
 )  # fmt: skip
 _TEXTS = st.lists(_FRAGMENTS | st.text(max_size=4), max_size=12).map("".join)
@@ -83,6 +84,8 @@ HOSTILE = [
     '"token":\\"', '"tokens":[', "token:token:", ";sid=a?", "?a=1", "&a=%3D", "Bearer+", "Basic+",
     "<input ",
     "<password>", 'form-data; name="password"\r\n', "\nX-Api-Key: ", "://a:b@", "sk-", "SG.", "a-",
+    "?code=", "?a=1&", "a=1&b=2 ", "a=&", "&code=", "(a=", "?", "&", "code=1&state=2 ", "a=b;&c=",
+    "\\u0026a=1",
     '"name":"token","value":', MASK, "\u0130", " ", "set-cookie: a=b;",
 ]  # fmt: skip
 

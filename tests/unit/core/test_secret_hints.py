@@ -22,6 +22,8 @@ VALUES = (
     "Bearer abcdefghijklmnopqrstuvwxyz",
     "https://user:pw@example.test/",
     "https://example.test/?code=abcdef&state=1",
+    "GET /?code=abcdef&state=1",
+    "code=abcdef&page=1",
     "line 12 {a: 12}",
     "something happened to the cart",
 )
