@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from tests.support.intercepting import App, Tap, app
@@ -97,6 +100,29 @@ def test_the_policy_still_holds_behind_the_proxy(shop: App) -> None:
         script = f"fetch('{canary.url}/', {{mode: 'no-cors'}}).then(() => 'reached', () => 'not')"
         tap.call("evaluate", script=script)
         assert canary.seen == []
+        tap.call("endSession")
+
+
+def name_of_this_machine() -> str:
+    """Return a name that only a resolver knows to lead here."""
+    for name in (socket.gethostname(), "ip6-localhost", "ip6-loopback"):
+        with suppress(OSError):
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            if all(ip_address(address[0]).is_loopback for *_, address in found):
+                return name
+    pytest.skip("no name of this machine but localhost leads to it")
+
+
+def test_a_name_that_leads_to_pilothouse_itself_is_refused_as_such(shop: App) -> None:
+    name = name_of_this_machine()
+    with Tap() as tap:
+        tap.call("startSession", url=shop.url, intercept=True)
+        assert httpx.get(f"{tap.rest}/mcp/tools").status_code == 401  # it is there
+        port = tap.env["PILOTHOUSE_REST_PORT"]
+        for url in (f"http://{name}:{port}/mcp/tools", f"https://{name}:{port}/mcp/tools"):
+            fault = tap.fault("navigate", url=url)
+            assert (fault["type"], fault["rule"]) == ("url_not_allowed", "blocked_port"), url
+            assert "Pilothouse's own" in fault["message"]
         tap.call("endSession")
 
 

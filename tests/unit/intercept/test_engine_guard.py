@@ -19,6 +19,11 @@ def test_own_and_blocked_ports_concern_it_and_allowed_ones_do_not() -> None:
     assert [guard().concerns(port) for port in (4000, 8080, 4001, 80)] == [True, True, False, False]
 
 
+def test_what_a_proxy_behind_judges_is_left_to_it_but_not_our_own_listeners() -> None:
+    judged = [guard().concerns(port, is_judged=True) for port in (4000, 8080, 4001, 80)]
+    assert judged == [False, True, False, False]
+
+
 @pytest.mark.parametrize(
     "host",
     "localhost LOCALHOST. a.localhost 127.0.0.1 127.1 127.99.0.1 2130706433 0x7f000001 0177.0.0.1"

@@ -70,10 +70,14 @@ class Capture:
         if messages.is_ambiguous(request):
             _refuse(flow, 400, "A control character in the request could hide another one in it.")
             return None
-        if self._guard.concerns(request.port):
+        if self._concerns_us(flow):
             return self._admit(flow, exchange)
         self._let_in(flow, exchange)
         return None
+
+    def _concerns_us(self, flow: http.HTTPFlow) -> bool:
+        is_judged = self._listeners.of(flow.client_conn).is_judged
+        return self._guard.concerns(flow.request.port, is_judged=is_judged)
 
     async def _admit(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
         if await self._guard.leads_home(flow.request.host):
@@ -193,7 +197,7 @@ class Capture:
     def http_connect(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         if flow.response is not None:
             return None  # refused, because it did not show the token
-        if self._guard.concerns(flow.request.port):
+        if self._concerns_us(flow):
             return self._refuse_tunnel(flow)
         self._spare_the_server(flow)
         return None

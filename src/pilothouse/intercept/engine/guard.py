@@ -27,8 +27,13 @@ class Guard:
     def configure(self, blocked: Iterable[int], allowed: Iterable[int]) -> None:
         self._blocked, self._allowed = frozenset(blocked), frozenset(allowed)
 
-    def concerns(self, port: int) -> bool:
-        is_ours = port in self._blocked or port in self._listening()
+    def concerns(self, port: int, *, is_judged: bool = False) -> bool:
+        """Tell whether a port is one of Pilothouse's own.
+
+        Where `is_judged`, a proxy behind us looks where each host leads, and tells its session
+        what it refused. It knows all ports that we were told of, but not those of our listeners.
+        """
+        is_ours = port in self._listening() or (port in self._blocked and not is_judged)
         return is_ours and port not in self._allowed
 
     async def forbids(self, host: str, port: int) -> bool:

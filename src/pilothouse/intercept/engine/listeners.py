@@ -28,6 +28,8 @@ class Listener:
     wanted: Wanted
     session: str = ""
     """Whose browser it serves; empty for those of the configuration."""
+    is_judged: bool = False
+    """Behind it stands the proxy of a session, which decides where its browser may go."""
     instance: ServerInstance[Any] | None = None
     """Only while it runs."""
     port: int = 0
@@ -102,7 +104,8 @@ class Listeners:
         async with self._changing:
             if old := self._browsers.pop(name, None):
                 await self._stop(old)
-            listener = Listener(Wanted(0, port, "HTTP_PROXY", mode), session, port=port)
+            one = Wanted(0, port, "HTTP_PROXY", mode)
+            listener = Listener(one, session, is_judged=upstream is not None, port=port)
             await self._start(listener)
             if listener.instance:
                 self._browsers[name] = listener
