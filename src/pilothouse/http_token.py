@@ -67,8 +67,11 @@ def http_access(settings: Settings, redactor: Redactor) -> Access:
 def doorkeeper(settings: Settings) -> Doorkeeper:
     """Return who judges Host and Origin. With a token and a certificate of our own, but no public
     name, clients may use any name that leads here."""
-    any_host = bool(settings.http_token and settings.tls_cert and not settings.public_url)
-    return Doorkeeper(settings.public_url, settings.allowed_origins, any_host=any_host)
+    is_https = bool(settings.tls_cert)
+    any_host = bool(settings.http_token and is_https and not settings.public_url)
+    return Doorkeeper(
+        settings.public_url, settings.allowed_origins, is_https=is_https, any_host=any_host
+    )
 
 
 def check_token(settings: Settings, *, is_loopback: bool) -> str:

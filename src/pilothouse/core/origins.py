@@ -40,12 +40,17 @@ class Doorkeeper:
         public_url: str = "",
         extra_origins: Iterable[str] = (),
         *,
+        is_https: bool = False,
         any_host: bool = False,
     ) -> None:
-        """`any_host` is for a server that asks for a token, over HTTPS: there a name that was
-        rebound to it has neither the token nor the certificate."""
+        """Judge for a server that speaks HTTPS itself, or plain HTTP.
+
+        `any_host` is for one that asks for a token, over HTTPS: there a name that was rebound to
+        it has neither the token nor the certificate.
+        """
         public = urlsplit(public_url)
         self._public = _site(public.scheme, public.netloc)
+        self._scheme = "https" if is_https else "http"
         self._any_host = any_host
         self._extra = {_parsed(origin) for origin in extra_origins} - {None}
 
@@ -68,4 +73,5 @@ class Doorkeeper:
             return True
         scheme, authority = site
         is_named = self._any_host or bool(_LOCAL.fullmatch(authority))
-        return is_named and _site(scheme, host)[1] == authority
+        # A page of the other scheme came from another server, whatever its name.
+        return is_named and scheme == self._scheme and _site(scheme, host)[1] == authority

@@ -108,12 +108,31 @@ def test_no_origin_is_no_page_and_is_admitted() -> None:
         ("http://localhost", "localhost"),
         ("http://localhost:80", "localhost"),
         ("http://localhost", "localhost:80"),
-        ("https://localhost:443", "localhost"),
-        ("https://localhost", "localhost:443"),
     ],
 )
 def test_the_servers_own_origin_is_admitted(origin: str, host: str) -> None:
     assert LOCAL.admits_origin(origin, host)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        ("https://127.0.0.1:4000", "127.0.0.1:4000"),
+        ("HTTPS://localhost:4000", "localhost:4000"),
+        ("https://localhost", "localhost"),
+        ("https://localhost:443", "localhost"),
+        ("https://localhost", "localhost:443"),
+    ],
+)
+def test_a_site_of_the_other_scheme_is_another_server(origin: str, host: str) -> None:
+    secure = Doorkeeper(is_https=True)
+    plain = "http" + origin[5:]
+    assert secure.admits_origin(origin, host)
+    assert not secure.admits_origin(plain, host)
+    assert not LOCAL.admits_origin(origin, host)
+    anywhere = Doorkeeper(is_https=True, any_host=True)
+    assert anywhere.admits_origin("https://pilot.lan:4000", "pilot.lan:4000")
+    assert not anywhere.admits_origin("http://pilot.lan:4000", "pilot.lan:4000")
 
 
 @pytest.mark.parametrize(
