@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.support.servers import Server
 
 ROUTES = [
@@ -51,6 +53,8 @@ FOREIGN_ORIGINS = [
     "http://localhost:1",
     "http://localhost",
     "http://[::1]:{port}",
+    "https://127.0.0.1:{port}",
+    "https://127.0.0.1",
     "http://localhost@evil.com:{port}",
     "http://127.0.0.1:{port}.evil.com",
     "http://127.0.0.1:{port}/",
@@ -134,10 +138,12 @@ def test_a_websocket_upgrade_from_a_foreign_page_is_refused(server: Server) -> N
     assert ask(server, "GET", "/mcp", headers)[0] == 403
 
 
-def post(server: Server, body: bytes, path: str = "/mcp") -> tuple[int, Any]:
+def post(
+    server: Server, body: bytes, path: str = "/mcp", kinds: Sequence[str] = ("application/json",)
+) -> tuple[int, Any]:
     headers = [
         ("Host", f"127.0.0.1:{server.port}"),
-        ("Content-Type", "application/json"),
+        *(("Content-Type", kind) for kind in kinds),
         ("Accept", "application/json, text/event-stream"),
     ]
     status, answer = ask(server, "POST", path, headers, body)
@@ -172,10 +178,26 @@ ODD_MESSAGES = {
     "number": b"12",
     "no version": b'{"id":1,"method":"ping"}',
     "params list": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}',
-    "million keys": b'{"jsonrpc":"1.0","id":1,"params":{'
-    + b",".join(b'"%x":1' % n for n in range(300_000))
+    "many keys": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{'
+    + b",".join(b'"%x":1' % n for n in range(330_000))
     + b"}}",
+    "half an id": b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+    "half an id of a wrong method": b'{"jsonrpc":"2.0","id":"\\ud800","method":7}',
+    "half a method": b'{"jsonrpc":"2.0","id":1,"method":"\\udfff"}',
 }
+OTHER_KINDS: dict[str, Sequence[str]] = {
+    "none": (),
+    "plain": ("text/plain",),
+    "plain with json in it": ("text/plain; application/json",),
+    "a form": ("application/x-www-form-urlencoded",),
+    "parts": ("multipart/form-data; boundary=application/json",),
+    "a longer name": ("application/json5",),
+    "a patch": ("application/json-patch+json",),
+    "a list": ("application/json, text/plain",),
+    "empty": ("",),
+    "parameters alone": ("; charset=utf-8",),
+}
+OWN_KINDS = ("application/json; charset=utf-8", "Application/JSON ;x=y", "application/json;")
 
 
 @pytest.mark.parametrize("case", ODD_MESSAGES)
@@ -187,6 +209,18 @@ def test_odd_json_gets_a_valid_error(server: Server, case: str, path: str) -> No
     assert answer["id"] is None or answer["id"] == 1
     assert answer["error"]["code"] in (-32700, -32600)
     assert answer["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/message"])
+def test_only_json_is_taken_with_any_parameters(server: Server, path: str) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    for case, kinds in OTHER_KINDS.items():
+        status, answer = post(server, body, path, kinds)
+        assert (status, answer["error"]["code"]) == (415, -32600), case
+        assert "Content-Type must be application/json; " in answer["error"]["message"]
+    for kind in OWN_KINDS:
+        # Without a session /mcp says so; what matters is that it has read the message.
+        assert post(server, body, path, [kind])[0] == (400 if path == "/mcp" else 200), kind
 
 
 def test_a_body_over_four_mebibytes_is_refused(server: Server) -> None:

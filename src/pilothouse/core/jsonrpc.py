@@ -17,6 +17,9 @@ INVALID_REQUEST = -32600
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 128
+MAX_VALUES = 50_000
+"""Empty objects and lists count twice. It is values that take time to read, not bytes: 4 MB of
+objects would keep everybody waiting for most of a second."""
 MAX_ID = 2**53
 """Beyond this, clients in JavaScript cannot tell two ids apart."""
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
@@ -68,10 +71,24 @@ _DECODER = json.JSONDecoder(
 """Made once: `json.loads` with hooks makes one for every message, which costs more than reading."""
 
 
+def refuse_kind(content_type: str | None) -> Refusal | None:
+    """Return why a request with this Content-Type carries no message; None: it may carry one.
+
+    Some types a page may send to any server without being allowed to; this one it may not.
+    """
+    kind = (content_type or "").partition(";")[0].strip()
+    if kind.lower() == "application/json":
+        return None
+    found = f"it is {kind[:80]!a}" if kind else "there is none, or more than one"
+    return Refusal(INVALID_REQUEST, f"Content-Type must be application/json; {found}")
+
+
 def parse(raw: bytes) -> dict[str, Any] | Refusal:
     """One message, or the reason why it is none."""
     if len(raw) > MAX_BYTES:
         return Refusal(INVALID_REQUEST, f"message is larger than {MAX_BYTES} bytes")
+    if _has_more_values(raw, MAX_VALUES):
+        return Refusal(INVALID_REQUEST, f"message has more than {MAX_VALUES:,} values")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -95,7 +112,27 @@ def parse(raw: bytes) -> dict[str, Any] | Refusal:
     return checked
 
 
-def _can_be_written(message: dict[str, Any]) -> bool:
+def _has_more_values(raw: bytes, most: int) -> bool:
+    """Judge a message by its commas and opening brackets, behind one of which each value stands.
+
+    What is no JSON may be judged either way: it is refused where it is read, up to where it is
+    none, and up to there the judgement is right.
+    """
+    if len(raw) <= most or _separators(raw) <= most:
+        return False
+    # Those within strings do not count; without escapes each quote begins or ends a string.
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has at most two strings, itself and its key; many strings take long to leave out.
+    if plain.count(b'"') > 4 * (most + 1):
+        return True
+    return _separators(b"".join(plain.split(b'"')[::2])) > most
+
+
+def _separators(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _can_be_written(message: object) -> bool:
     try:
         json.dumps(message, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -129,9 +166,11 @@ def _wrong_id(value: object) -> str:
         return "null"
     if isinstance(value, bool) or not isinstance(value, str | int):
         return f"of type {type(value).__name__}"
-    if isinstance(value, int) and abs(value) > MAX_ID:
-        return "too large"
-    return "longer than 1,000 characters" if isinstance(value, str) and len(value) > 1000 else ""
+    if isinstance(value, int):
+        return "too large" if abs(value) > MAX_ID else ""
+    if len(value) > 1000:
+        return "longer than 1,000 characters"
+    return "" if _can_be_written(value) else "no text: half of a character (a lone surrogate)"
 
 
 def _deeper_than(value: dict[str, Any], most: int) -> bool:

@@ -87,6 +87,9 @@ class Endpoint:
         if body is None:
             why = f"request body is larger than {jsonrpc.MAX_BYTES} bytes"
             return error(413, INVALID_REQUEST, why)
+        wrong_kind = jsonrpc.refuse_kind(call.head.one("content-type"))
+        if wrong_kind is not None:
+            return error(415, wrong_kind.code, wrong_kind.message)
         message = jsonrpc.parse(body)
         if isinstance(message, jsonrpc.Refusal):
             return error(400, message.code, message.message, message.id)

@@ -162,6 +162,10 @@ class SoundMessages:
             refusal = jsonrpc.Refusal(jsonrpc.INVALID_REQUEST, why)
             await respond(send, 413, refusal.response(), [(b"connection", b"close")])
             return
+        wrong_kind = jsonrpc.refuse_kind(_header(scope, b"content-type"))
+        if wrong_kind is not None:
+            await respond(send, 415, wrong_kind.response())
+            return
         message = jsonrpc.parse(body)
         if isinstance(message, jsonrpc.Refusal):
             await respond(send, 400, message.response())
@@ -169,7 +173,7 @@ class SoundMessages:
         if message.get("method") == "tools/call" and await self._too_early(scope, message, send):
             return
         scope["state"]["message"] = message
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(_as_json(scope), _replay(body, receive), send)
 
     async def _too_early(self, scope: Scope, message: dict[str, Any], send: Send) -> bool:
         """Answer a call that came too early; the client learns from Retry-After when to come."""
@@ -185,6 +189,15 @@ class SoundMessages:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": shown}
         await respond(send, 200, answer, [(b"retry-after", after)])
         return True
+
+
+def _as_json(scope: Scope) -> Scope:
+    """Return a request whose type is spelled as the SDK knows it, which minds case and blanks."""
+    plain = (b"content-type", b"application/json")
+    if plain in scope["headers"]:
+        return scope
+    others = [field for field in scope["headers"] if field[0] != plain[0]]
+    return {**scope, "headers": [*others, plain]}
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -81,6 +81,7 @@ HOSTS = {
 ORIGINS: dict[str | None, bool | str] = {
     None: True,
     "http://HOST": "local",
+    "https://HOST": "public",
     "https://pilot.example": True,
     "https://friend.example": True,
     "null": False,
@@ -130,9 +131,9 @@ def verdict(host: str | None, origin: str | None) -> int | None:
     if not HOSTS[host]:
         return 421
     is_ours = ORIGINS[origin]
-    if is_ours == "local":
+    if is_ours in ("local", "public"):
         # An Origin of plain http is ours where the Host is local; the public one is https.
-        is_ours = not (host or "").startswith("pilot")
+        is_ours = (is_ours == "public") == (host or "").startswith("pilot")
     return None if is_ours else 403
 
 
@@ -247,7 +248,7 @@ async def test_what_is_no_sound_message_is_refused(
 ) -> None:
     served, rig = upstream
     client = await rig.connect()
-    client.request("POST", "/mcp", "Accept: */*", body=body)
+    client.request("POST", "/mcp", "Content-Type: application/json", "Accept: */*", body=body)
     got = await client.answer()
     assert got.status == 400
     assert got.json["error"]["code"] in (-32700, -32600)

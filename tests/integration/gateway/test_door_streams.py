@@ -82,9 +82,8 @@ async def test_a_client_that_waits_to_be_told_to_go_on_is_told(tmp_path: Path) -
     async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
         client = await rig.connect()
         body = json.dumps(hello()).encode()
-        client.request(
-            "POST", "/mcp", "Expect: 100-continue", f"Content-Length: {len(body)}", "Accept: */*"
-        )
+        waits = ("Expect: 100-continue", f"Content-Length: {len(body)}", "Accept: */*")
+        client.request("POST", "/mcp", "Content-Type: application/json", *waits)
         assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
         client.send(body)
         assert (await client.answer()).status == 200
@@ -111,7 +110,8 @@ async def test_a_client_of_http_1_0_gets_an_answer_that_ends_with_the_connection
         client = await rig.connect()
         message, fields = modern(call("work"))
         body = json.dumps(message).encode()
-        lines = ["POST /mcp HTTP/1.0", "Host: localhost", f"Content-Length: {len(body)}", *fields]
+        fields += [f"Content-Length: {len(body)}", "Content-Type: application/json"]
+        lines = ["POST /mcp HTTP/1.0", "Host: localhost", *fields]
         client.send("\r\n".join([*lines, "", ""]).encode() + body)
         got = await client.answer()
         assert (got.status, got.body) == (200, b"data: 1\n\n")

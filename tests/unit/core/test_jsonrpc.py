@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pilothouse.core import jsonrpc
 from pilothouse.core.jsonrpc import (
     INVALID_REQUEST,
     MAX_BYTES,
     MAX_DEPTH,
     MAX_ID,
+    MAX_VALUES,
     PARSE_ERROR,
     Refusal,
     parse,
@@ -113,9 +116,13 @@ def test_a_sound_id_is_taken_and_named_in_a_later_refusal(id: int | str) -> None
     assert refused(request(id=id, params=[]), INVALID_REQUEST, "params").id == id
 
 
-def test_a_refused_id_that_is_half_of_a_character_is_still_answered_soundly() -> None:
-    raw = b'{"jsonrpc":"2.0","id":"\\ud800","method":7}'
-    refused(raw, INVALID_REQUEST, "method must be a string")
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "a\\ud83d b", "\\udca1\\ud83d"])
+@pytest.mark.parametrize("method", ['"ping"', "7"])
+def test_an_id_that_is_half_of_a_character_is_refused_and_not_repeated(
+    half: str, method: str
+) -> None:
+    raw = f'{{"jsonrpc":"2.0","id":"{half}","method":{method}}}'.encode()
+    assert refused(raw, INVALID_REQUEST, "id is no text: half of a character").id is None
 
 
 def test_null_is_an_id_only_in_the_answer_to_what_could_not_be_read() -> None:
@@ -181,12 +188,52 @@ def test_a_million_keys_are_refused_by_their_size_before_they_are_read() -> None
     refused(raw, INVALID_REQUEST, f"larger than {MAX_BYTES} bytes")
 
 
-def test_as_many_keys_as_fit_are_read_in_bounded_time() -> None:
-    raw = with_params("{" + ",".join(f'"{n}":0' for n in range(300_000)) + "}")
-    assert len(raw) < MAX_BYTES
-    found = parse(raw)
+def listed(*values: str) -> bytes:
+    return with_params('{"a":[' + ",".join(values) + "]}")
+
+
+TOO_MANY = {
+    "keys": with_params("{" + ",".join(f'"{n}":0' for n in range(330_000)) + "}"),
+    "numbers": listed(*["0"] * 1_000_000),
+    "texts": listed(*['""'] * 1_000_000),
+    "objects": listed(*["{}"] * 1_000_000),
+    "nested": listed(*["[" * 99 + "]" * 99] * 10_000),
+    "with spaces": listed(*['{ "a" : 0 }'] * 100_000),
+    "keys that end in a backslash": listed(*['{"\\\\":0}'] * 100_000),
+    "keys with a quote": listed(*['{"\\"":0}'] * 100_000),
+    "no JSON": b'{"a":' + b"0," * 100_000,
+    "a text without end": b'{"a":["' + b'","' * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", TOO_MANY)
+def test_more_values_than_may_be_are_refused_before_they_are_read(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: object) -> None:
+        raise AssertionError("it was read")
+
+    assert len(TOO_MANY[case]) < MAX_BYTES
+    monkeypatch.setattr(jsonrpc, "_DECODER", SimpleNamespace(decode=read))
+    refused(TOO_MANY[case], INVALID_REQUEST, "more than 50,000 values")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[{,", '{"a":[1,2],"b":{}},', "\\", '\\"', '"', 'a\\",[', "[" * 99],
+)
+def test_a_long_text_is_one_value_whatever_stands_in_it(text: str) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": text * 40_000}}
+    assert parse(json.dumps(message).encode()) == message
+
+
+def test_the_limit_of_values_is_exact() -> None:
+    # Five are the version, the id, the method, the parameters and the list.
+    most = ["0"] * (MAX_VALUES - 5)
+    found = parse(listed(*most))
     assert isinstance(found, dict)
-    assert len(found["params"]) == 300_000
+    assert len(found["params"]["a"]) == len(most)
+    refused(listed(*most, "0"), INVALID_REQUEST, "more than 50,000 values")
 
 
 def test_a_number_that_overflows_is_no_infinity() -> None:
