@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -94,10 +95,13 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
     url = await full_url(session, args.url)
 
     async def do(tab: Tab) -> tuple[int | None, str]:
+        began = session.clock()
         with tab.title_asked_early() as title_now:
             answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
         if answer is not None:
             _check_proxy(args.url, tab.url, answer.headers)
+            if answer.status == HTTPStatus.BAD_GATEWAY:
+                _check_tunnel(session, tab.url, began)
         return answer.status if answer else None, await title_now()
 
     # What a document does until it is loaded is no change of it: there is nothing to ask then.
@@ -128,6 +132,22 @@ def _check_proxy(asked: str, reached: str, headers: dict[str, str]) -> None:
             hint="check the URL; getSessionStatus says how the app's server is",
             url=reached,
             reason=reason,
+        )
+
+
+def _check_tunnel(session: E2eSession, reached: str, began: float) -> None:
+    """An interceptor says 502 in the server's name where our proxy refused it the tunnel.
+
+    Raises:
+        UrlNotAllowed
+    """
+    refused = session.proxy.find(reached) if session.proxy else None
+    if refused is not None and refused.at >= began:
+        raise UrlNotAllowed(
+            refused.reason,
+            hint="stay on the app's own address, or list the host in ALLOWED_HOSTS",
+            url=reached,
+            rule=refused.rule,
         )
 
 
