@@ -2,8 +2,10 @@
 # It refuses to start until OAUTH_* and PILOTHOUSE_PUBLIC_URL are set: docs/guides/cloud-run.md.
 
 FROM python:3.13.9-slim-trixie AS build
-# The same version as in scripts/setup.
-RUN pip install --no-cache-dir uv==0.13.7
+COPY requirements-uv.lock /build/
+# The same as in scripts/setup. All else is installed by it, and by hash too.
+RUN pip install --no-cache-dir --only-binary :all: --require-hashes \
+        --requirement /build/requirements-uv.lock
 ENV VIRTUAL_ENV=/opt/pilothouse \
     UV_COMPILE_BYTECODE=1 \
     UV_LINK_MODE=copy \

@@ -148,10 +148,17 @@ def test_python_packages_are_installed_by_hash_from_the_lock() -> None:
     assert "--no-deps --build-constraints requirements.lock" in installs[1]
 
 
-def test_uv_is_the_version_that_the_set_up_uses() -> None:
-    wanted = re.search(r"^uv_wanted=(\S+)", (ROOT / "scripts" / "setup").read_text(), re.M)
-    assert wanted is not None
-    assert any(f"uv=={wanted[1]}" in one.words for one in named("RUN"))
+def test_uv_itself_is_installed_by_hash_from_the_file_that_the_set_up_uses() -> None:
+    uv = (ROOT / "requirements-uv.lock").read_text()
+    assert re.match(r"uv==[\d.]+ \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n)+\Z", uv)
+    in_image = [one.words for one in named("RUN") if re.match(r"pip install", one.words)]
+    script = (ROOT / "scripts" / "setup").read_text()
+    assert "\nuv_lock=requirements-uv.lock " in script
+    script = script.replace("$uv_lock", "requirements-uv.lock")
+    in_setup = re.findall(r"-m pip install(?:\\\n|.)*", script)
+    assert (len(in_image), len(in_setup)) == (1, 2)
+    for install in (*in_image, *in_setup):
+        assert re.search(r'--require-hashes\s+--requirement "?\S*requirements-uv.lock', install)
 
 
 def test_whatever_is_copied_exists_and_passes_the_ignore_list() -> None:
