@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pilothouse.browser import WITH_LIFELINE, find_browser, needs_no_sandbox
+from pilothouse.core.child_env import window_environment
 from pilothouse.folders import private_folder
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def main(settings: Settings, url: str, *, headless: bool) -> int:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        env=window_environment(os.environ),
         start_new_session=True,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

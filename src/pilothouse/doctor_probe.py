@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from pilothouse.browser import WITH_LIFELINE, needs_no_sandbox
+from pilothouse.core.child_env import browser_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +35,9 @@ TEMP_PREFIX = "pilothouse-doctor-"
 
 def browser_version(path: Path, deadline_sec: float = VERSION_DEADLINE_SEC) -> tuple[bool, str]:
     """Whether `--version` answers as a browser does, and the answer or the reason why not."""
+    environ = browser_environment(os.environ)
     try:
-        with _own_group([str(path), "--version"], stdin=subprocess.DEVNULL) as child:
+        with _own_group([str(path), "--version"], stdin=subprocess.DEVNULL, env=environ) as child:
             output, errors = child.communicate(timeout=deadline_sec)
     except subprocess.TimeoutExpired:
         return False, f"--version did not answer within {deadline_sec:g} s"
@@ -63,7 +65,7 @@ def start_headless(path: Path, deadline_sec: float = START_DEADLINE_SEC) -> Star
     with tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, ignore_cleanup_errors=True) as tmp:
         folder = Path(tmp)
         # Its settings and crash reports would otherwise land in the user's own folders.
-        environ = {**os.environ, "XDG_CONFIG_HOME": tmp, "XDG_CACHE_HOME": tmp}
+        environ = {**browser_environment(os.environ), "XDG_CONFIG_HOME": tmp, "XDG_CACHE_HOME": tmp}
         began = time.monotonic()
         command = [*WITH_LIFELINE, str(path), *_headless_flags(folder)]
         with (

@@ -56,6 +56,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
 
     from pilothouse.browser import find_browser, lend_ffmpeg, needs_no_sandbox
     from pilothouse.children import start_child
+    from pilothouse.core.child_env import own_environment
     from pilothouse.e2e.adapter import open_sessions
     from pilothouse.e2e.bringing_up import Means
     from pilothouse.e2e.dossier_page import dossier_page
@@ -73,6 +74,10 @@ async def _helm(session: Session) -> AsyncIterator[object]:
 
     async def client_roots() -> list[Path]:
         return [Path(root) for root in await session.client_roots()] if session.client_roots else []
+
+    def driver_environ() -> dict[str, str]:
+        folder = partial(private_folder, settings.home, os.environ, "state", "playwright")
+        return {**own_environment(os.environ), **lend_ffmpeg(os.environ, folder)}
 
     means = Means(
         settings=settings,
@@ -94,9 +99,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         ),
         state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
-        driver_environ=lambda: lend_ffmpeg(
-            os.environ, lambda: private_folder(settings.home, os.environ, "state", "playwright")
-        ),
+        driver_environ=driver_environ,
         share_pipe=share_pipe,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=session.listeners,

@@ -42,6 +42,7 @@ _WARNINGS = {
     "worker_start_failed",
     "control_refused",
     "leftover_ended",
+    "worker_ports_open",
     "registry_lost",
     "registry_failed",
     "lease_begun_anew",

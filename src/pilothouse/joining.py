@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pilothouse import __version__
+from pilothouse.core.child_env import check_named, own_environment
 from pilothouse.core.settings import SETTINGS, BadSetting, packed
 from pilothouse.gateway.control import BadWord, Hello, ask
 from pilothouse.gateway.relay_front import Front
@@ -27,8 +28,6 @@ from pilothouse.paired import is_paired
 from pilothouse.template import own_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pilothouse.core.settings import Settings
     from pilothouse.hub_files import HubFiles
 
@@ -48,6 +47,7 @@ OF_THE_HUB = (
     "public_url",
     "allowed_origins",
     "worker",
+    "worker_env",
     "worker_idle",
     "max_sessions",
     "max_workers",
@@ -119,6 +119,7 @@ def _here() -> str:
 
 def _check(settings: Settings) -> None:
     """What can only be checked with more than the standard library is rarely set."""
+    check_named(settings.worker_env)
     if settings.redact or settings.store or settings.client_cert:
         from pilothouse import app
 
@@ -228,7 +229,8 @@ def start_hub(files: HubFiles, settings: Settings) -> socket.socket:
     # Everybody on the machine may see the words of a command, nobody else its environment.
     secrets = {name: str(given.pop(name)) for name in SECRETS if name in given}
     argv = [sys.executable, "-P", "-m", HUB_MODULE, json.dumps(given)]
-    env = _plain_env(os.environ) | {SECRETS[name]: value for name, value in secrets.items()}
+    env = own_environment(os.environ, settings.worker_env)
+    env |= {SECRETS[name]: value for name, value in secrets.items()}
     log = os.open(files.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ours, theirs = socket.socketpair()
     try:
@@ -260,12 +262,6 @@ def start_hub(files: HubFiles, settings: Settings) -> socket.socket:
 def _of_the_hub(settings: Settings) -> dict[str, object]:
     given = packed(settings)
     return {name: given[name] for name in OF_THE_HUB if name in given}
-
-
-def _plain_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what is a setting of this relay's own."""
-    own = {variable for setting in SETTINGS for variable in setting.about.env}
-    return {name: value for name, value in environ.items() if name not in own}
 
 
 def _lock(path: str) -> int | None:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pilothouse.core.child_env import without_own_settings
 from pilothouse.core.clock import anchored, iso
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
@@ -179,8 +180,8 @@ async def _server(order: Order, folder: Path, ended: asyncio.Event) -> PlainServ
             )
         command = plan.argv
     argv = local_program(command, cwd)
-    # Our own variables are nobody else's; everything else is as in the user's terminal.
-    env = {name: value for name, value in os.environ.items() if "PILOTHOUSE" not in name}
+    # Whoever ran `wrap` has chosen all else: a user's terminal, or the `env` of a startSession.
+    env = without_own_settings(os.environ)
     argv[0] = shutil.which(argv[0], path=env.get("PATH")) or argv[0]
     return await start_plain(
         ServiceSpec(cwd=order.cwd, port=order.port, timeout_ms=order.timeout_ms),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pilothouse import processes
 from pilothouse.browser import find_browser, needs_no_sandbox
 from pilothouse.children import start_child
+from pilothouse.core.child_env import check_named, own_environment, worker_environment
 from pilothouse.core.settings import packed
 from pilothouse.folders import private_folder
 from pilothouse.gateway.journal import Journal, sweep
@@ -68,8 +69,9 @@ async def open_pool(
         report: Is told what happens, by name and details.
 
     Raises:
-        BadSetting: `--worker` asks for what there is not.
+        BadSetting: `--worker` asks for what there is not, or `--worker-env` for what none gets.
     """
+    check_named(settings.worker_env)
     choice = parse_choice(settings.worker)
     journals = private_folder(settings.home, os.environ, "state", "journals")
     for pid in sweep(journals, processes):
@@ -84,11 +86,13 @@ async def open_pool(
     elif choice.kind == "playwright-mcp":
         kind = _playwright(settings, spawn, choice.folder, run_folder)
     elif choice.kind == "http":
-        kind = HttpCommand(spawn, lambda record: _launch(choice.argv, record))
+        kind = HttpCommand(spawn, partial(_launch, settings, choice.argv))
     else:
-        kind = StdioCommand(spawn, lambda record: _launch(choice.argv, record), run_folder)
+        kind = StdioCommand(spawn, partial(_launch, settings, choice.argv), run_folder)
     if isinstance(kind, CommandKind):
         kind.report = report
+    if isinstance(kind, HttpCommand):
+        report("worker_ports_open", why="every user of this machine can connect to such a worker")
     pool = Pool(
         kind,
         limits_of(settings),
@@ -124,7 +128,7 @@ def _builtin(
         argv=[sys.executable, "-P", "-m", "pilothouse.worker"],
         folder=run_folder,
         cwd=Path.cwd(),
-        env=os.environ,
+        env=own_environment(os.environ, settings.worker_env),
         stderr=2,
         spawn=spawn,
         # How often somebody may call is counted where all calls pass: here. Where the sessions are
@@ -142,15 +146,10 @@ def _playwright(settings: Settings, spawn: Spawn, folder: str, run_folder: Path)
         return str(found.path) if found else ""
 
     flags = ("--no-sandbox",) if needs_no_sandbox() else ()
-    return PlaywrightMcp(
-        spawn, _plain_env(), run_folder, folder=folder, flags=flags, browser=browser
-    )
+    env = worker_environment(os.environ, settings.worker_env)
+    return PlaywrightMcp(spawn, env, run_folder, folder=folder, flags=flags, browser=browser)
 
 
-def _launch(argv: tuple[str, ...], record: SessionRecord) -> Launch:
-    return Launch(argv, Path(record.cwd) if record.cwd else Path.cwd(), _plain_env())
-
-
-def _plain_env() -> dict[str, str]:
-    """Our own variables are nobody else's; everything else is as in the user's terminal."""
-    return {name: value for name, value in os.environ.items() if "PILOTHOUSE" not in name}
+def _launch(settings: Settings, argv: tuple[str, ...], record: SessionRecord) -> Launch:
+    env = worker_environment(os.environ, settings.worker_env)
+    return Launch(argv, Path(record.cwd) if record.cwd else Path.cwd(), env)

@@ -32,7 +32,7 @@ async def forking(
         argv=[sys.executable, "-m", module],
         folder=sockets,
         cwd=ROOT,
-        env=environment({"MARK": mark, **({"TMPDIR": tmp} if tmp else {})}),
+        env=environment({"LC_MARK": mark, **({"TMPDIR": tmp} if tmp else {})}),
         stderr=nowhere,
         spawn=start_child,
         settings=settings,

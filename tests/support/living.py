@@ -1,4 +1,8 @@
-"""Processes that are still there, found by a mark in their environment."""
+"""Processes that are still there, found by a mark in their environment.
+
+Children get few variables (core/child_env.py), but all of the family LC_: so the marks of tests are
+named like that, which no program minds.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ import psutil
 from tests.support import forkserver
 
 
-def living(mark: str, *, variable: str = "MARK", named: str = "") -> list[psutil.Process]:
-    """Return all that inherited MARK=mark and are no zombies; with `named` also those that have it
-    in their command line, for what is started with another environment."""
+def living(mark: str, *, variable: str = "LC_MARK", named: str = "") -> list[psutil.Process]:
+    """Return all that inherited LC_MARK=mark and are no zombies; with `named` also those that have
+    it in their command line, for what is started with another environment."""
     # Of a forked process the system shows the environment of the fork server.
     forked = {child.pid: child.environ for child in forkserver.living()}
     found = []

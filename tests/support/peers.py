@@ -34,7 +34,7 @@ def playwright(mark: str, folder: Path, package: Path = PEERS) -> PlaywrightMcp:
     """`folder` is for what its workers write, `package` where it is installed."""
     return PlaywrightMcp(
         start_child,
-        environment({"MARK": mark}),
+        environment({"LC_MARK": mark}),
         folder,
         folder=str(package),
         flags=("--no-sandbox",) if needs_no_sandbox() else (),
@@ -48,5 +48,5 @@ def devtools(mark: str, sockets: Path, cwd: Path) -> StdioCommand:
         *("--executable-path", browser()),
         *(("--chrome-arg=--no-sandbox",) if needs_no_sandbox() else ()),
     ]
-    env = environment({"MARK": mark, "CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"})
+    env = environment({"LC_MARK": mark, "CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"})
     return StdioCommand(start_child, lambda record: Launch(argv, cwd, env), sockets)

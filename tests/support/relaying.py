@@ -34,7 +34,7 @@ class Home:
     def __init__(self, folder: Path, mark: str) -> None:
         self.folder = folder
         self.mark = mark
-        self.env = {"PILOTHOUSE_HOME": str(folder), "MARK": mark, "PILOTHOUSE_HTTP_PORT": "0"}
+        self.env = {"PILOTHOUSE_HOME": str(folder), "LC_MARK": mark, "PILOTHOUSE_HTTP_PORT": "0"}
         self.files = hub_files(str(folder), os.environ)
 
     def raw(self, *args: str, **env: str) -> RawStdio:

@@ -1,6 +1,6 @@
 """A hub without doors: it keeps starting and ending workers of every kind until it is killed.
 
-small_hub.py SOCKETS JOURNALS    MARK is in the environment of all that it starts
+small_hub.py SOCKETS JOURNALS    LC_MARK is in the environment of all that it starts
 """
 
 from __future__ import annotations

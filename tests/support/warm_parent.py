@@ -48,7 +48,7 @@ async def _serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) ->
         await start_child(
             ["/bin/sh", "-c", SHOP],
             cwd=Path("/"),
-            env={"PATH": os.environ["PATH"], "MARK": os.environ["MARK"]},
+            env={"PATH": os.environ["PATH"], "LC_MARK": os.environ["LC_MARK"]},
             stdout=nowhere,
             stderr=nowhere,
         )

@@ -166,6 +166,12 @@ class Settings:
         " or any MCP server as stdio:COMMAND or http:COMMAND",
         "PILOTHOUSE_WORKER",
     )
+    worker_env: tuple[str, ...] = _setting(
+        (),
+        "Name of a variable of the hub's own environment that workers get beside the usual ones;"
+        " repeatable",
+        "PILOTHOUSE_WORKER_ENV",
+    )
     worker_idle: int = _setting(
         600,
         "A worker that no call needed for this long is ended; its session stays",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pilothouse.core.child_env import server_environment
 from pilothouse.core.faults import InvalidInput
 from pilothouse.e2e.model import CommandNotAllowed, ServerStartFailed
 
@@ -97,13 +98,10 @@ def check_cwd(cwd: str, roots: Sequence[Path]) -> Path:
     return folder
 
 
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
-
-
 def child_env(
     environ: Mapping[str, str], extra: Mapping[str, str], port: int = 0, *, restricted: bool
 ) -> dict[str, str]:
-    """The environment of a started command: a few variables of ours, `extra`, and PORT.
+    """The environment of a started command: what servers get of ours, `extra`, and PORT.
 
     `restricted` (a list of allowed commands, or production) refuses variables that make a program
     load or run something else than what was allowed.
@@ -126,8 +124,7 @@ def child_env(
                 variable=name,
                 setting=SETTING,
             )
-    kept = {name: environ[name] for name in KEPT if name in environ}
-    return {**kept, **extra, **({"PORT": str(port)} if port else {})}
+    return {**server_environment(environ), **extra, **({"PORT": str(port)} if port else {})}
 
 
 # Files

@@ -53,7 +53,7 @@ class Means:
     find_browser: Callable[[], str]
     """Path of the Chromium to start; empty leaves it to Playwright."""
     driver_environ: Callable[[], Mapping[str, str]]
-    """Variables that Playwright's driver needs beside our own."""
+    """All the variables of Playwright's driver."""
     share_pipe: SharePipe
     chromium_flags: tuple[str, ...]
     listeners: set[int]

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pilothouse.core.child_env import browser_environment
 from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER, WATCH_TIMERS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     # The types are passed on, so that Playwright has one home here.
@@ -139,7 +140,9 @@ class Engine:
     """One Playwright driver, started with the first browser that needs it."""
 
     def __init__(self, driver_environ: Callable[[], Mapping[str, str]], share: SharePipe) -> None:
+        """`driver_environ` is asked for all that the driver gets of our environment."""
         self._driver_environ = driver_environ
+        self._environ: Mapping[str, str] = {}
         self._share = share
         self._playwright: Playwright | None = None
         self._starting = asyncio.Lock()
@@ -149,8 +152,8 @@ class Engine:
             if self._playwright is None:
                 from playwright.async_api import async_playwright
 
-                with _environ(self._driver_environ()):
-                    self._playwright = await async_playwright().start()
+                self._environ = self._driver_environ()
+                self._playwright = await _begin(async_playwright().start(), self._environ)
             return self._playwright
 
     async def launch(
@@ -182,10 +185,10 @@ class Engine:
         kind: BrowserType = getattr(driver, launch.kind)
         executable = launch.executable or kind.executable_path
         if launch.kind != "chromium" or not os.access(executable, os.X_OK):
-            browser = await _launch(kind, launch, launch.executable)
+            browser = await self._launch(kind, launch, launch.executable)
             return DrivenBrowser(browser, launch.kind, is_users=False)
         async with self._share(executable, launch.folder) as shared:
-            browser = await _launch(kind, launch, str(shared.program))
+            browser = await self._launch(kind, launch, str(shared.program))
             pipe = shared.take()
             driven = DrivenBrowser(
                 browser, launch.kind, is_users=False, wants_port=launch.debug_port, pipe=pipe
@@ -194,26 +197,28 @@ class Engine:
             pipe.on_close = driven.gone.set
             return driven
 
+    async def _launch(
+        self, kind: BrowserType, launch: Launch, executable: str
+    ) -> PlaywrightBrowser:
+        return await kind.launch(
+            headless=launch.headless,
+            args=list(launch.flags),
+            executable_path=executable or None,
+            env={**browser_environment(self._environ)},
+            # Playwright's own default is without, for everybody.
+            chromium_sandbox=NO_SANDBOX not in launch.flags,
+            # Our own signal handling closes sessions; Playwright's would race with it.
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+
     async def close(self) -> None:
         playwright, self._playwright = self._playwright, None
         if playwright is not None:
             with suppress(Exception):
                 async with asyncio.timeout(CLOSE_S):
                     await playwright.stop()
-
-
-async def _launch(kind: BrowserType, launch: Launch, executable: str) -> PlaywrightBrowser:
-    return await kind.launch(
-        headless=launch.headless,
-        args=list(launch.flags),
-        executable_path=executable or None,
-        # Playwright's own default is without, for everybody.
-        chromium_sandbox=NO_SANDBOX not in launch.flags,
-        # Our own signal handling closes sessions; Playwright's would race with it.
-        handle_sigint=False,
-        handle_sigterm=False,
-        handle_sighup=False,
-    )
 
 
 def _context_options(options: ContextOptions) -> dict[str, Any]:
@@ -280,19 +285,38 @@ def _launch_failed(launch: Launch, error: Exception) -> BrowserLaunchFailed:
     )
 
 
+def _begin[T](work: Coroutine[Any, Any, T], environ: Mapping[str, str]) -> asyncio.Task[T]:
+    """Begin work that starts a process before it first waits, in an environment for that process.
+
+    Playwright's driver takes the environment of ours and no other. Where tasks begin at once, it
+    has it when this returns, and nobody else on this loop has seen ours without the rest.
+    """
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    loop.set_task_factory(asyncio.eager_task_factory)
+    try:
+        with _environ(environ):
+            return loop.create_task(work)
+    finally:
+        loop.set_task_factory(factory)
+
+
 @contextmanager
 def _environ(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables while the driver starts: it takes this process's and no others."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    """Have these variables and no others until the block ends."""
+    before = dict(os.environ)
     try:
+        _become(variables)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _become(before)
+
+
+def _become(variables: Mapping[str, str]) -> None:
+    # What stays is never taken away, not even for a moment: threads may look.
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 @contextmanager

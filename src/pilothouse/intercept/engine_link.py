@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
+from pilothouse.core.child_env import own_environment
 from pilothouse.core.faults import COMMON, Fault, Internal, NotAvailable
 from pilothouse.intercept.model import (
     BadConfig,
@@ -193,7 +194,11 @@ class _Process:
         try:
             await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
             child = await spawn(
-                argv, cwd=folder, env=dict(os.environ), stdout=theirs.fileno(), stderr="pipe"
+                argv,
+                cwd=folder,
+                env=own_environment(os.environ),
+                stdout=theirs.fileno(),
+                stderr="pipe",
             )
         except OSError as error:
             ours.close()

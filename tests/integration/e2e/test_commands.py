@@ -61,7 +61,7 @@ class Bench:
     def made(self, path: Path, *args: str, limit: float = GUARD_S) -> ContractCommand:
         env = {
             "PATH": os.environ["PATH"],
-            "MARK": str(self.folder),
+            "LC_MARK": str(self.folder),
             "ANSWER": json.dumps(self.answer()),
         }
         return ContractCommand(

@@ -255,7 +255,7 @@ class Rig:
 async def open_rig(folder: Path) -> AsyncIterator[Rig]:
     found = find_browser(os.environ)
     assert found is not None
-    engine = Engine(dict, share_pipe)
+    engine = Engine(lambda: os.environ, share_pipe)
     flags = ("--no-sandbox",) if needs_no_sandbox() else ()
     launch = Launch(executable=str(found.path), flags=flags, folder=folder)
     driven = await engine.launch(launch, meanwhile=_nothing)
@@ -363,7 +363,7 @@ async def test_the_observer_comes_and_goes_and_the_browser_stays(tmp_path: Path)
 
 @pytest.mark.anyio
 async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    engine = Engine(dict, share_pipe)
+    engine = Engine(lambda: os.environ, share_pipe)
     before = set(os.listdir("/proc/self/fd")) if sys.platform == "linux" else set()
     for program in ("/bin/false", str(tmp_path / "not executable")):
         launch = Launch(executable=program, folder=tmp_path)

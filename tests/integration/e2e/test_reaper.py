@@ -57,7 +57,7 @@ class Family:
 
     @property
     def env(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "MARK": self.mark}
+        return {"PATH": os.environ["PATH"], "LC_MARK": self.mark}
 
     def living(self) -> list[psutil.Process]:
         """Those that are no zombies."""
@@ -356,7 +356,7 @@ from pathlib import Path
 from pilothouse.children import start_child
 
 async def main():
-    env = {"PATH": os.environ["PATH"], "MARK": sys.argv[1]}
+    env = {"PATH": os.environ["PATH"], "LC_MARK": sys.argv[1]}
     async def cycle():
         while True:
             child = await start_child(

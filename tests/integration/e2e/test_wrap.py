@@ -143,6 +143,13 @@ def test_a_server_lives_from_start_to_shutdown(wrapped: Wrapped) -> None:
     assert wrapped("--status")["status"] == "stopped"
 
 
+def test_the_server_has_what_the_caller_gave_and_nothing_of_ours(wrapped: Wrapped) -> None:
+    given = {"SHOP_KEY": "a", "PACKET_PROXY_ACCESS_TOKEN": "b", "PILOTHOUSE_HTTP_TOKEN": "c"}
+    environ = psutil.Process(wrapped("--start", **given)["pid"]).environ()
+    assert environ["SHOP_KEY"] == "a"
+    assert not any("PILOTHOUSE" in name or "PACKET_PROXY" in name for name in environ)
+
+
 def test_a_restart_of_nothing_starts(wrapped: Wrapped) -> None:
     assert wrapped("--restart")["status"] == "started"
 

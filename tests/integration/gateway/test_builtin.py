@@ -157,7 +157,7 @@ async def test_a_worker_that_is_asked_to_end_leaves_nothing_of_its_browser_behin
         worker = await forked(kind, cwd=str(tmp_path), home=str(tmp_path / "home"))
         agent = await Agent.meet(worker)
         command = [sys.executable, "shop.py"]
-        await agent.call("startSession", command=command, cwd=str(tmp_path), env={"MARK": mark})
+        await agent.call("startSession", command=command, cwd=str(tmp_path), env={"LC_MARK": mark})
         assert profiles(sockets)
         await worker.stop(CALL_S)
         await until(lambda: len(living(mark)) == 1)
@@ -190,7 +190,7 @@ async def test_a_worker_with_a_browser_is_in_use_and_takes_it_along_when_it_is_k
         agent = await Agent.meet(worker)
         assert await agent.use() is Use.NONE
         command = [sys.executable, "shop.py"]
-        await agent.call("startSession", command=command, cwd=str(tmp_path), env={"MARK": mark})
+        await agent.call("startSession", command=command, cwd=str(tmp_path), env={"LC_MARK": mark})
         assert await agent.use() is Use.HOLDING
         below = psutil.Process(worker.pid).children(recursive=True)
         words = [" ".join(one.cmdline()) for one in below]

@@ -48,7 +48,7 @@ class Commands:
     """Starts odd servers, and others by their command line."""
 
     def __init__(self, mark: str, sockets: Path) -> None:
-        self._env = environment({"MARK": mark})
+        self._env = environment({"LC_MARK": mark})
         self._sockets = sockets
         self._kinds: list[CommandKind] = []
         self.started = 0

@@ -186,7 +186,7 @@ def test_a_worker_that_cannot_start_is_told_with_its_last_words_and_when_to_come
 
 
 async def test_sigterm_ends_the_hub_and_all_its_workers_with_exit_code_0(mark: str) -> None:
-    with http_server(module=PRODUCT, env={"MARK": mark}) as hub:
+    with http_server(module=PRODUCT, env={"LC_MARK": mark}) as hub:
         for _ in range(3):
             HttpAgent(hub.url).open().call("status")
         assert len(living(mark)) == 5
@@ -197,7 +197,7 @@ async def test_sigterm_ends_the_hub_and_all_its_workers_with_exit_code_0(mark: s
 
 @pytest.mark.leaves_files  # what was killed cannot tidy up; the next hub does
 async def test_nothing_outlives_a_hub_that_is_killed(mark: str) -> None:
-    with http_server(module=PRODUCT, env={"MARK": mark}) as hub:
+    with http_server(module=PRODUCT, env={"LC_MARK": mark}) as hub:
         for _ in range(3):
             HttpAgent(hub.url).open().call("status")
         os.kill(hub.process.pid, signal.SIGKILL)
@@ -214,7 +214,7 @@ async def test_the_next_hub_removes_the_profiles_of_browsers_that_were_killed(
     mark: str, sockets: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "index.html").write_text("<h1>here</h1>")
-    env = {"MARK": mark, "TMPDIR": str(sockets), "PILOTHOUSE_HOME": str(tmp_path / "home")}
+    env = {"LC_MARK": mark, "TMPDIR": str(sockets), "PILOTHOUSE_HOME": str(tmp_path / "home")}
     with http_server(module=PRODUCT, env={**env, "PILOTHOUSE_ROOTS": str(tmp_path)}) as hub:
         HttpAgent(hub.url).open().call("startSession", cwd=str(tmp_path))
         assert profiles(sockets)

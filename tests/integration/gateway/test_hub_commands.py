@@ -56,7 +56,7 @@ def started_by_relay(home: Path, mark: str, **settings: Any) -> Iterator[subproc
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment({"MARK": mark}),
+            env=environment({"LC_MARK": mark}),
             start_new_session=True,
         )
     with process:
@@ -110,7 +110,8 @@ def test_the_control_socket_is_the_users_alone_also_below_a_long_path(tmp_path: 
 def test_status_shows_the_hub_and_stop_ends_it(tmp_path: Path, mark: str) -> None:
     assert run(tmp_path, "status").returncode == 1
     assert run(tmp_path, "stop").returncode == 1
-    with http_server(module=PRODUCT, env={"PILOTHOUSE_HOME": str(tmp_path), "MARK": mark}) as hub:
+    env = {"PILOTHOUSE_HOME": str(tmp_path), "LC_MARK": mark}
+    with http_server(module=PRODUCT, env=env) as hub:
         agent = HttpAgent(hub.url).open()
         agent.call("status")
         shown = run(tmp_path, "status").stdout
@@ -130,7 +131,8 @@ def test_status_shows_the_hub_and_stop_ends_it(tmp_path: Path, mark: str) -> Non
 
 @pytest.mark.leaves_files  # what was killed cannot tidy up; the next hub does
 def test_stop_ends_also_a_hub_that_does_not_answer(tmp_path: Path, mark: str) -> None:
-    with http_server(module=PRODUCT, env={"PILOTHOUSE_HOME": str(tmp_path), "MARK": mark}) as hub:
+    env = {"PILOTHOUSE_HOME": str(tmp_path), "LC_MARK": mark}
+    with http_server(module=PRODUCT, env=env) as hub:
         HttpAgent(hub.url).open().call("status")
         hub.process.send_signal(signal.SIGSTOP)
         stopped = run(tmp_path, "stop")
@@ -156,7 +158,7 @@ def test_stop_waits_for_a_hub_that_is_about_to_end(tmp_path: Path) -> None:
 async def test_of_hubs_that_start_at_once_one_wins(tmp_path: Path, mark: str) -> None:
     """As when an editor opens ten windows; the others find it and leave."""
     orders = [json.dumps({"home": str(tmp_path), "http_port": 0})] * 10
-    env = environment({"MARK": mark})
+    env = environment({"LC_MARK": mark})
 
     def start(order: str) -> subprocess.Popen[bytes]:
         argv = [sys.executable, "-P", "-m", "pilothouse.hub", order]
@@ -234,7 +236,7 @@ def test_a_log_does_not_grow_without_end(tmp_path: Path) -> None:
 
 
 def test_without_a_hub_one_process_serves_everything(tmp_path: Path, mark: str) -> None:
-    env = {"PILOTHOUSE_HOME": str(tmp_path), "MARK": mark}
+    env = {"PILOTHOUSE_HOME": str(tmp_path), "LC_MARK": mark}
     with http_server("--standalone", module=PRODUCT, env=env) as server:
         HttpAgent(server.url).open().call("status")
         assert len(living(mark)) == 1

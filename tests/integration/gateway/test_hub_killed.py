@@ -40,7 +40,7 @@ def hub(mark: str, sockets: Path, journals: Path) -> Iterator[subprocess.Popen[b
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
-        env=environment({"MARK": mark}),
+        env=environment({"LC_MARK": mark}),
     ) as process:
         try:
             yield process
@@ -70,7 +70,7 @@ async def test_nothing_outlives_a_hub_that_is_killed_at_any_moment(
 async def test_the_next_start_ends_what_reapers_could_not_and_nobody_else(
     mark: str, tmp_path: Path
 ) -> None:
-    env = environment({"MARK": mark})
+    env = environment({"LC_MARK": mark})
     script = "import subprocess,sys;subprocess.run(['sleep','600'])"
     left, innocent = (_started(script, env) for _ in range(2))
     await until(lambda: len(living(mark)) == 4)
@@ -95,7 +95,7 @@ async def test_the_next_start_ends_what_reapers_could_not_and_nobody_else(
 async def test_memory_counts_what_runs_below(mark: str) -> None:
     hog = "import time;kept=bytearray(b'x'*50_000_000);time.sleep(600)"
     script = f"import subprocess,sys;subprocess.run([sys.executable,'-c',{hog!r}])"
-    env = environment({"MARK": mark})
+    env = environment({"LC_MARK": mark})
     with _started(script, env) as process:
         try:
             await until(lambda: _size(process.pid) > 50_000_000)

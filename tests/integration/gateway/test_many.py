@@ -39,7 +39,7 @@ READY_S = 60.0
 
 
 async def test_many_sessions_at_once_have_a_worker_each_without_an_error(mark: str) -> None:
-    with http_server(module=PRODUCT, env={"MARK": mark}) as hub:
+    with http_server(module=PRODUCT, env={"LC_MARK": mark}) as hub:
 
         def meet(_: int) -> tuple[HttpAgent, str]:
             agent = HttpAgent(hub.url).open()
@@ -70,7 +70,7 @@ def running(hub: Server) -> int:
 async def test_nothing_outlives_a_hub_that_is_killed_and_the_next_one_serves(
     mark: str, tmp_path: Path
 ) -> None:
-    env = {"MARK": mark, "PILOTHOUSE_HOME": str(tmp_path)}
+    env = {"LC_MARK": mark, "PILOTHOUSE_HOME": str(tmp_path)}
     for seed in range(ROUNDS):
         chance = random.Random(seed)
         with http_server(module=PRODUCT, env=env) as hub:

@@ -56,7 +56,7 @@ class Starts:
 
     def __init__(self, sockets: Path, mark: str) -> None:
         self._sockets = sockets
-        self._env = environment({"MARK": mark})
+        self._env = environment({"LC_MARK": mark})
         self.number = 0
         self.failures: list[str] = []
 

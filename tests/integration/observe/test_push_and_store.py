@@ -238,6 +238,18 @@ def test_the_session_timeline_holds_the_tab_beside_the_calls(
     assert times == sorted(times)
 
 
+def test_the_browser_we_start_has_nothing_of_the_terminal_s_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k3ep")
+    monkeypatch.setenv("LC_TIME", "C")
+    with chrome_command(tmp_path, "chrome", "--headless") as (process, _):
+        (browser,) = psutil.Process(process.pid).children()
+        environ = browser.environ()
+    assert environ["LC_TIME"] == "C"
+    assert "k3ep" not in environ.values()
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_the_browser_we_start_dies_with_us(tmp_path: Path, end: signal.Signals) -> None:
     with chrome_command(tmp_path, "chrome", "--headless") as (process, _):

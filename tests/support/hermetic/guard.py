@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-REPORT = "HERMETIC_REPORT"
-"""Variable with the file to which a refusal is written."""
-FOLDERS = "HERMETIC_FOLDERS"
+REPORT = "LC_HERMETIC_REPORT"
+"""Variable with the file to which a refusal is written; of a family that every child gets."""
+FOLDERS = "LC_HERMETIC_FOLDERS"
 """Variable with the folders that nobody may open, in the form of PATH."""
 DEFAULT_PORTS = frozenset({4000, 8765, 9222, 32349, 32350})
 

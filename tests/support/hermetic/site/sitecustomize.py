@@ -2,7 +2,7 @@
 
 import os
 
-if "HERMETIC_REPORT" in os.environ:
+if "LC_HERMETIC_REPORT" in os.environ:
     from tests.support.hermetic import guard
 
     guard.install()
