@@ -33,8 +33,8 @@ class Block:
 
 
 def documents() -> list[Path]:
-    """What people read: the README, how to contribute, and all of docs/."""
-    top = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    """What people read: the README, how to contribute, about security, and all of docs/."""
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
