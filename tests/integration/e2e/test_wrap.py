@@ -144,8 +144,10 @@ def test_a_server_lives_from_start_to_shutdown(wrapped: Wrapped) -> None:
 
 
 def test_the_server_has_what_the_caller_gave_and_nothing_of_ours(wrapped: Wrapped) -> None:
-    given = {"SHOP_KEY": "a", "PACKET_PROXY_ACCESS_TOKEN": "b", "PILOTHOUSE_HTTP_TOKEN": "c"}
-    environ = psutil.Process(wrapped("--start", **given)["pid"]).environ()
+    started = wrapped(
+        "--start", SHOP_KEY="a", PACKET_PROXY_ACCESS_TOKEN="b", PILOTHOUSE_HTTP_TOKEN="c"
+    )
+    environ = psutil.Process(started["pid"]).environ()
     assert environ["SHOP_KEY"] == "a"
     assert not any("PILOTHOUSE" in name or "PACKET_PROXY" in name for name in environ)
 

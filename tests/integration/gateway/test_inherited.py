@@ -16,7 +16,8 @@ import pytest
 from pilothouse.core.child_env import own_environment, server_environment
 from tests.support.agent import Agent
 from tests.support.living import living
-from tests.support.peers import PEERS, installed
+from tests.support.npm import PEERS
+from tests.support.peers import installed
 from tests.support.relaying import relay_home
 from tests.support.servers import FIXTURE_APP
 
@@ -149,8 +150,9 @@ def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
 ) -> None:
     terminal = {**TERMINAL, "LETTER": "a", "LETTER_TWO": "b", "ANOTHER": SECRET}
     with relay_home(sockets, mark) as home:
-        flags = ("--worker", worker, "--worker-env", "LETTER", "--worker-env", "LETTER_TWO")
-        with home.agent(*flags, **terminal) as agent:
+        named = ("LETTER", "LETTER_TWO", "PYTHONPATH")  # the last for a module of the tests
+        flags = [word for name in named for word in ("--worker-env", name)]
+        with home.agent("--worker", worker, *flags, **terminal) as agent:
             assert agent.call("echo_code", text="hi")["said"] == ["hi"]
             family = Family(mark, agent.process.pid)
             family.check()

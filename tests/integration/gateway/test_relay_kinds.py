@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIXTURE = "stdio:" + shlex.join([sys.executable, "-m", FIXTURE_APP, "--profile", "full"])
 OVER_HTTP = f"http:{shlex.join([sys.executable, '-m', FIXTURE_APP, 'serve'])} --port {{port}}"
 OF_2025 = "stdio:" + shlex.join([sys.executable, "tests/support/odd_server.py", "stdio", "2025"])
+FINDS_TESTS = {"PILOTHOUSE_WORKER_ENV": "PYTHONPATH"}
+"""For a worker that is a module of the tests, in whatever folder the hub asks it for its tools."""
 COUNTER = "test://counter"
 ECHO = {"said": ["hi"], "mood": "calm"}
 
@@ -41,7 +43,7 @@ async def test_a_client_speaks_with_it_as_if_it_had_started_it_itself(
         done.append(progress)
 
     with relay_home(sockets, mark) as home:
-        env = {**home.env, "PILOTHOUSE_WORKER": FIXTURE}
+        env = {**home.env, **FINDS_TESTS, "PILOTHOUSE_WORKER": FIXTURE}
         async with stdio(
             mode=mode, module=PRODUCT, env=env, joins_hub=True, message_handler=hear
         ) as client:
@@ -66,14 +68,17 @@ async def test_arguments_that_headers_have_to_repeat_reach_a_server_over_http(
     sockets: Path, mark: str, mode: str
 ) -> None:
     with relay_home(sockets, mark) as home:
-        env = {**home.env, "PILOTHOUSE_WORKER": OVER_HTTP}
+        env = {**home.env, **FINDS_TESTS, "PILOTHOUSE_WORKER": OVER_HTTP}
         async with stdio(mode=mode, module=PRODUCT, env=env, joins_hub=True) as client:
             said = await client.call_tool("echo_code", {"text": "hi", "sessionId": "ü"})
             assert said.structured_content == ECHO
 
 
 def test_one_that_ends_is_replaced_and_the_client_told(sockets: Path, mark: str) -> None:
-    with relay_home(sockets, mark) as home, home.agent(PILOTHOUSE_WORKER=FIXTURE) as agent:
+    with (
+        relay_home(sockets, mark) as home,
+        home.agent(**FINDS_TESTS, PILOTHOUSE_WORKER=FIXTURE) as agent,
+    ):
         assert agent.call("echo_code", text="hi") == ECHO
         (pid,) = home.workers()
         psutil.Process(pid).kill()
@@ -104,7 +109,10 @@ async def test_a_client_that_tries_2026_first_keeps_its_session_with_a_server_of
 def test_a_request_that_the_server_refuses_unread_is_answered_by_its_own_id(
     sockets: Path, mark: str
 ) -> None:
-    with relay_home(sockets, mark) as home, home.raw(PILOTHOUSE_WORKER=FIXTURE) as relay:
+    with (
+        relay_home(sockets, mark) as home,
+        home.raw(**FINDS_TESTS, PILOTHOUSE_WORKER=FIXTURE) as relay,
+    ):
         answer = relay.request("tools/call", {"name": "echo_code"}, id=5)  # without a handshake
         assert answer["error"]["message"] == "Session not found"
 
