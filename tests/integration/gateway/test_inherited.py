@@ -15,11 +15,12 @@ import pytest
 
 from pilothouse.core.child_env import own_environment, server_environment
 from tests.support.agent import Agent
+from tests.support.http_agent import HttpAgent
 from tests.support.living import living
 from tests.support.npm import PEERS
 from tests.support.peers import installed
 from tests.support.relaying import relay_home
-from tests.support.servers import FIXTURE_APP
+from tests.support.servers import FIXTURE_APP, PRODUCT, http_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,6 +171,16 @@ def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
                 assert environ["HTTPS_PROXY"] == "http://proxy.test:3128"
                 assert "XDG_CONFIG_HOME" not in environ
                 assert not any("PILOTHOUSE" in name for name in environ)
+
+
+def test_a_hub_that_runs_in_the_terminal_itself_hands_on_as_little(mark: str) -> None:
+    env = {name: value for name, value in TERMINAL.items() if name != HUB_SECRET}
+    flags = ("--worker", f"stdio:{shlex.join(FIXTURE)}")
+    with http_server(*flags, module=PRODUCT, env={**env, "LC_MARK": mark}) as hub:
+        HttpAgent(hub.url).open().call("echo_code", text="hi")
+        family = Family(mark, hub.process.pid)
+        family.check()
+        assert family.environs(FIXTURE_APP)
 
 
 @installed
