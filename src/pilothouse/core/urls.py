@@ -7,7 +7,7 @@ Whatever cannot be understood is refused.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Literal, NamedTuple
@@ -154,6 +154,8 @@ def _ipv4_number(part: str) -> int:
 _V4_KINDS: tuple[tuple[IPv4Network, Kind], ...] = (
     (IPv4Network("0.0.0.0/8"), "special"),
     (IPv4Network("10.0.0.0/8"), "private"),
+    # Alibaba's metadata service, and AWS's below: private addresses that hand out credentials.
+    (IPv4Network("100.100.100.200/32"), "special"),
     (IPv4Network("100.64.0.0/10"), "private"),
     (IPv4Network("127.0.0.0/8"), "loopback"),
     # Azure's host agent answers here with credentials, although the range is public.
@@ -178,6 +180,7 @@ _V6_KINDS: tuple[tuple[IPv6Network, Kind], ...] = (
     (IPv6Network("2001:db8::/32"), "special"),
     (IPv6Network("3fff::/20"), "special"),
     (IPv6Network("2000::/3"), "public"),
+    (IPv6Network("fd00:ec2::254/128"), "special"),
     (IPv6Network("fc00::/7"), "private"),
     (IPv6Network("fec0::/10"), "private"),
     (IPv6Network("fe80::/10"), "link_local"),
@@ -360,6 +363,9 @@ class Policy:
 
     own_origins: frozenset[Origin] = frozenset()
     """The session's own servers; always open, so nobody else's port may stand here."""
+    own_addresses: Mapping[str, tuple[Address, ...]] = field(default_factory=dict, hash=False)
+    """Where the names of own origins led when they were judged. An own name that leads elsewhere
+    by now is judged like anybody's; this machine's own names need no entry."""
     allowed_hosts: tuple[str, ...] | None = None
     """`ALLOWED_HOSTS`; None is unset, empty is "own origins only"."""
     development: bool = False
@@ -404,11 +410,15 @@ class Policy:
             return Verdict(False, "mismatch", f"{reason}; no setting allows it")
         return self._judge(scheme, spelled, port, address)
 
+    def kept_addresses(self, scheme: str | None, host: Host, port: int) -> tuple[Address, ...]:
+        """Return where an own origin leads whatever a resolver says by now; else nothing."""
+        return self.own_addresses.get(host.name, ()) if self._is_own(scheme, host, port) else ()
+
     def _judge(self, scheme: str | None, host: Host, port: int, address: Address | None) -> Verdict:
         where = f"{host}:{port}"
         open_question = address is None
         kind = None if address is None else kind_of(address)
-        if self._is_own(scheme, host, port):
+        if self._is_own(scheme, host, port) and self._leads_as_judged(host, address):
             return Verdict(True, "own_origin", f"{where} belongs to this session")
         if host.name in METADATA_NAMES:
             reason = f"{where} is blocked: it is a cloud metadata service; no setting allows it"
@@ -444,6 +454,14 @@ class Policy:
         return Verdict(
             False, kind, f"{reason}; {'no setting lets a name lead there' if is_trap else fix}"
         )
+
+    def _leads_as_judged(self, host: Host, address: Address | None) -> bool:
+        """Tell whether an own host's address is the one that it had when it was judged."""
+        if address is None or host.address is not None:
+            return True  # as spelled, there is nothing that could have changed
+        if host.is_localhost:
+            return kind_of(address) == "loopback"
+        return address in self.own_addresses.get(host.name, ())
 
     def _is_own(self, scheme: str | None, host: Host, port: int) -> bool:
         schemes = ("http", "https") if scheme is None else (scheme,)

@@ -52,7 +52,7 @@ async def full_url(session: E2eSession, url: str) -> str:
     """
     if url.startswith("/") and not url.startswith(("//", "/\\")):
         url = session.base + url
-    from pilothouse.e2e.starting import check_own
+    from pilothouse.e2e.addresses import judged_addresses
 
     verdict = session.policy().check_url(url) if session.policy else None
     if verdict is not None and not verdict.allowed:
@@ -64,7 +64,7 @@ async def full_url(session: E2eSession, url: str) -> str:
         )
     if session.policy and session.browser and session.browser.is_users:
         # The user's own browser does not go through our proxy: the name is judged here.
-        await check_own(url, session.policy())
+        await judged_addresses(url, session.policy())
     return url
 
 

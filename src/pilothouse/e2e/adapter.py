@@ -174,6 +174,7 @@ class Sessions:
             teach=means.teach,
         )
         session.policy = lambda: self._builder.policy(session)
+        session.claim = lambda url: self._builder.claim(session, url)
         session.running = 1  # starting is no idling
         keeper = _Keeper(session, asyncio.Event(), asyncio.Event())
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()

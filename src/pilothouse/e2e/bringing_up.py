@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.core.urls import Policy, loopback_only, target_of
+from pilothouse.core.urls import Host, Policy, loopback_only, target_of
+from pilothouse.e2e.addresses import addresses_of, judged_addresses, known_addresses
 from pilothouse.e2e.browser import ContextOptions, Launch, error_name, launch_faults
 from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
-from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
+from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged, UrlNotAllowed
 from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash
-from pilothouse.e2e.starting import check_own, own_origins, resolved
+from pilothouse.e2e.starting import own_addresses, own_origins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
+    from pilothouse.core.urls import Address
     from pilothouse.e2e.browser import DrivenBrowser, Engine, SharePipe
     from pilothouse.e2e.ports import Entrance, Intercept, Recorder
     from pilothouse.e2e.session import E2eSession, Explain
@@ -80,9 +83,9 @@ class Builder:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         means = self._means
         if request.url:
-            await check_own(request.url, self.policy(session))
+            session.origins[request.url] = await judged_addresses(request.url, self.policy(session))
         if request.cdp:
-            await self._check_joined(request.cdp)
+            request = replace(request, cdp=await self._joined(request.cdp))
         roots = (*means.starter.roots, *await means.client_roots())
         spawn = LoggedSpawn(means.starter.spawn, session.id)
         starter = replace(means.starter, roots=roots, spawn=spawn)
@@ -93,8 +96,8 @@ class Builder:
         launching = asyncio.ensure_future(self._launch(session, request, session.entrance))
         try:
             await self._start_servers(session, starter, request, report)
-            for server in session.servers[1 if request.url else 0 :]:
-                await self._check_claimed(session, server.info.url)
+            for server in session.servers:
+                await self.claim(session, server.info.url)
             # Not cancelled with us: a browser that comes up later would belong to nobody.
             session.browser = await asyncio.shield(launching)
         except BaseException:
@@ -102,7 +105,7 @@ class Builder:
                 session.browser = await launching
             raise
         browser = session.browser
-        direct = [] if session.entrance.intercepts else _urls(session)
+        direct = () if session.entrance.intercepts else session.origins
         options = ContextOptions(
             proxy_server=f"http://127.0.0.1:{session.entrance.port}",
             proxy_bypass=bypass_list(own_origins(direct)),
@@ -127,19 +130,30 @@ class Builder:
             opening = session.in_background(_open(session, tab, request.url))
             await asyncio.wait((opening,), timeout=OPEN_S)
 
-    async def _check_claimed(self, session: E2eSession, url: str) -> None:
-        """A command may print any address, and what it prints becomes the session's own.
+    async def claim(self, session: E2eSession, url: str) -> None:
+        """Make what a command prints as its address the session's own, where it leads now.
 
         Raises:
             UrlNotAllowed: it is neither this machine's nor one that a browser may visit.
         """
+        if url in session.origins:
+            return
         target, policy = target_of(url), self.policy(session, own=False)
         if target.host.is_localhost and target.port not in policy.blocked_ports:
-            return
-        await check_own(url, policy)
+            session.origins[url] = tuple(await addresses_of(target.host))
+        else:
+            session.origins[url] = await judged_addresses(url, policy)
 
-    async def _check_joined(self, cdp: str) -> None:
-        """A browser to join must be this machine's, and not another agent's."""
+    async def _find(self, session: E2eSession, url: str) -> tuple[Address, ...]:
+        """Return where a session's own app may be asked whether it runs."""
+        try:
+            # One that led nowhere when the session began is judged each time.
+            return session.origins[url] or await judged_addresses(url, self.policy(session))
+        except UrlNotAllowed:
+            return ()
+
+    async def _joined(self, cdp: str) -> str:
+        """Return where to join a browser: it must be this machine's, and not another agent's."""
         target = target_of(cdp)
         if target.port in self._means.recorder.foreign_ports():
             raise BrowserLaunchFailed(
@@ -148,9 +162,14 @@ class Builder:
                 cdp=cdp,
             )
         if self._means.settings.cdp_security_localonly:
-            verdict = loopback_only(target.host.name, await resolved(target.host.name, target.port))
+            found = await known_addresses(target.host)
+            verdict = loopback_only(target.host.name, found)
             if not verdict.allowed:
                 raise BrowserLaunchFailed(verdict.reason, hint="use 127.0.0.1:9222", cdp=cdp)
+            if not target.host.is_localhost:  # a name that could lead elsewhere the next time
+                first = min(found, key=lambda address: address.version)
+                return f"http://{Host(str(first), first)}:{target.port}"
+        return cdp
 
     async def _launch(
         self, session: E2eSession, request: StartRequest, entrance: Entrance
@@ -217,7 +236,8 @@ class Builder:
         session.servers = [start.result() for start in starts]
         session.server_names = [spec.name for spec in request.services]
         if request.url:
-            joined = starter.join(request.url, request.logs)
+            find = partial(self._find, session, request.url)
+            joined = starter.join(request.url, find, request.logs)
             if (await joined.health()).status == "stopped":
                 report(f"nothing answers at {request.url} yet: start it, then navigate there.")
             session.servers.insert(0, joined)
@@ -250,8 +270,12 @@ class Builder:
         browsers = (session.browser for session in self._held())
         blocked |= {one.debug_port for one in browsers if one is not None and one.debug_port}
         settings = self._means.settings
+        urls = [server.info.url for server in session.servers] if own else []
+        # What a server prints when it is restarted is its own once it has been judged.
+        origins = {url: session.origins[url] for url in urls if url in session.origins}
         return Policy(
-            own_origins=own_origins(_urls(session) if own else []),
+            own_origins=own_origins(origins),
+            own_addresses=own_addresses(origins),
             allowed_hosts=settings.allowed_hosts,
             development=not settings.production,
             blocked_ports=frozenset(blocked),
@@ -267,10 +291,6 @@ async def _open(session: E2eSession, tab: Tab, url: str) -> None:
         elsewhere = "interrupted by another navigation" in reason or "ERR_ABORTED" in reason
         if error_name(error) and not elsewhere and session.ended is None:
             session.notices.append({"type": "navigation_failed", "url": url, "reason": reason})
-
-
-def _urls(session: E2eSession) -> list[str]:
-    return [server.info.url for server in session.servers]
 
 
 def _set_folders(session: E2eSession, starter: Starter, cwds: list[Path]) -> None:

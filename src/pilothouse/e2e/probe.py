@@ -12,11 +12,14 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Sequence
+
+    from pilothouse.core import urls
 
 LOOPBACK = ("127.0.0.1", "::1")
 TRY_S = 5.0
@@ -81,23 +84,25 @@ async def status_of(address: Address, within: float) -> int | None:
     return await _status(LOOPBACK, address, f"localhost:{address.port}", within)
 
 
-async def status_of_url(url: str, within: float) -> int | None:
-    """The same for an app somewhere else. Whether one may ask there is the caller's matter."""
+async def status_of_url(url: str, addresses: Sequence[urls.Address], within: float) -> int | None:
+    """The same for an app somewhere else, at addresses that were judged: no name is looked up."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = Address(port, parts.scheme, parts.path or "/")
-    host = parts.hostname or ""
-    # Browsers take localhost for both addresses, whatever the machine's table of hosts says.
-    hosts = LOOPBACK if host == "localhost" else (host,)
-    return await _status(hosts, address, parts.netloc, within)
+    hosts = tuple(map(str, addresses))
+    return await _status(hosts, address, parts.netloc, within, parts.hostname) if hosts else None
 
 
-async def _status(hosts: tuple[str, ...], address: Address, name: str, within: float) -> int | None:
+async def _status(
+    hosts: tuple[str, ...], address: Address, name: str, within: float, tls_name: str | None = None
+) -> int | None:
     """One GET by hand: a client would follow redirects, pool connections or decode the body."""
-    tls = _any_certificate() if address.scheme == "https" else None
+    secured: dict[str, Any] = {}
+    if address.scheme == "https":
+        secured = {"ssl": _any_certificate(), "server_hostname": tls_name}
     try:
         async with asyncio.timeout(within):
-            reader, writer = await _connected(hosts, address.port, tls)
+            reader, writer = await _connected(hosts, address.port, secured)
             try:
                 writer.write(
                     f"GET {address.path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n"
@@ -113,14 +118,14 @@ async def _status(hosts: tuple[str, ...], address: Address, name: str, within: f
 
 
 async def _connected(
-    hosts: tuple[str, ...], port: int, tls: ssl.SSLContext | None
+    hosts: tuple[str, ...], port: int, secured: dict[str, Any]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     # One after the other: what does not listen refuses at once, and what listens on both
     # addresses is asked once only.
     for host in hosts[:-1]:
         with suppress(OSError):
-            return await asyncio.open_connection(host, port, ssl=tls)
-    return await asyncio.open_connection(hosts[-1], port, ssl=tls)
+            return await asyncio.open_connection(host, port, **secured)
+    return await asyncio.open_connection(hosts[-1], port, **secured)
 
 
 def _any_certificate() -> ssl.SSLContext:

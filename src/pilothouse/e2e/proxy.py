@@ -2,7 +2,8 @@
 
 `core.urls.Policy` decides; this file makes it hold. A host is judged as spelled, resolved once,
 each address judged, and the connection goes to an address that passed: there is no second lookup
-that could answer differently. Tunnels and plain requests are taken, one per connection.
+that could answer differently. An own origin of the session is not looked up at all: it leads where
+it led when it was judged. Tunnels and plain requests are taken, one per connection.
 """
 
 from __future__ import annotations
@@ -13,28 +14,26 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, cast
 
 from pilothouse.core.http1 import MAX_HEAD_BYTES, BadMessage
-from pilothouse.core.urls import Address, Policy, Target, UrlError, Verdict, target_of
+from pilothouse.core.urls import UrlError, target_of
+from pilothouse.e2e.addresses import addresses_of, look_up
 from pilothouse.e2e.proxy_http import Request, parse_request
 from pilothouse.e2e.proxy_pipes import answer, join
 from pilothouse.local_users import Caller, caller_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from pilothouse.core.clock import Clock
-
-type Resolve = Callable[[str], Awaitable[Sequence[Address]]]
-"""All addresses of a name, in the order to try them; OSError when there are none."""
-
+    from pilothouse.core.urls import Address, Policy, Target, Verdict
+    from pilothouse.e2e.addresses import Resolve
 MAX_CONNECTIONS = 512
 MAX_REFUSALS = 200
 HEAD_S = 60.0
@@ -45,9 +44,6 @@ NEXT_ADDRESS_S = 3.0
 """How long an address may keep us while there is another one to try."""
 
 log = logging.getLogger(__name__)
-
-# By definition, whatever a resolver says; in the order in which Chromium tries them.
-LOCALHOST: tuple[Address, ...] = (IPv6Address("::1"), IPv4Address("127.0.0.1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +147,11 @@ class FilteringProxy:
         if not verdict.allowed:
             self._refuse(browser, request, host.name, port, verdict)
             return None
-        addresses = await self._addresses(target)
         policy = self._current_policy()
+        addresses = policy.kept_addresses(request.scheme, host, port)
+        if not addresses:
+            addresses = await self._addresses(target)
+            policy = self._current_policy()  # it may have changed meanwhile
         passed = []
         for address in addresses:
             verdict = policy.check_address(host.name, address, port, request.scheme)
@@ -191,14 +190,10 @@ class FilteringProxy:
         self._note(refusal)
 
     async def _addresses(self, target: Target) -> Sequence[Address]:
-        if target.host.address is not None:
-            return (target.host.address,)
-        if target.host.is_localhost:
-            return LOCALHOST
         name = target.host.name
         try:
             async with asyncio.timeout(RESOLVE_S):
-                addresses = await self._resolve(name)
+                addresses = await addresses_of(target.host, self._resolve)
         except TimeoutError:
             reason = f"{name} was not resolved within {RESOLVE_S:g} s"
             raise BadMessage(reason, HTTPStatus.GATEWAY_TIMEOUT) from None
@@ -284,15 +279,7 @@ class _Resolver:
 
     async def __call__(self, name: str) -> Sequence[Address]:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, _look_up, name.encode("ascii"))
-        return tuple(dict.fromkeys(found))
-
-
-def _look_up(name: bytes) -> list[Address]:
-    # As bytes, or Python would re-encode the name and refuse what a resolver takes.
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    # Without the zone of a link-local address: the policy lets no name lead to one.
-    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+        return await loop.run_in_executor(self._threads, look_up, name)
 
 
 async def _dial(address: Address, port: int) -> asyncio.Transport:

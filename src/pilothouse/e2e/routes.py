@@ -12,9 +12,9 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from pilothouse.core.regex import compile_pattern
 from pilothouse.core.urls import UrlError, origin_of, target_of
+from pilothouse.e2e.addresses import judged_addresses
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.model import UrlNotAllowed
-from pilothouse.e2e.starting import check_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -325,7 +325,7 @@ class Routes:
         url = route.request.url
         is_plain = route.request.method in ("GET", "HEAD")
         for _ in range(MOST_HOPS):
-            await check_own(url, self._policy())
+            await judged_addresses(url, self._policy())
             response = await route.fetch(url=url, max_redirects=0, timeout=FETCH_MS)
             if blocked := response.headers.get(BLOCKED_HEADER):
                 raise UrlNotAllowed(f"{url} is blocked ({blocked})", url=url, rule=blocked)

@@ -38,14 +38,18 @@ from pilothouse.e2e.start_failures import PortClash, StartFailures
 from pilothouse.local_ports import free_port, is_taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from pilothouse.core import urls
     from pilothouse.core.clock import Clock
     from pilothouse.core.spawn import Process, Spawn
     from pilothouse.e2e.logs import Tail
     from pilothouse.e2e.model import ServerState, ServiceSpec, Stream
     from pilothouse.e2e.output import OnLine, Output
     from pilothouse.e2e.probe import Address
+
+    type Find = Callable[[], Awaitable[Sequence[urls.Address]]]
+    """Gives the addresses at which an app may be asked; none while there are none."""
 
 CLASHES = 3
 """Attempts with another free port, when somebody was quicker to take the one that we found."""
@@ -258,8 +262,9 @@ class PlainServer:
 class RunningApp:
     """An app that somebody else runs: nothing is started and nothing stopped."""
 
-    def __init__(self, url: str, clock: Clock, logs: LogPaths = NO_LOGS) -> None:
+    def __init__(self, url: str, clock: Clock, find: Find, logs: LogPaths = NO_LOGS) -> None:
         parts = urlsplit(url)
+        self._find = find
         port = parts.port or (443 if parts.scheme == "https" else 80)
         self.info = ServerInfo(url, port, 0, iso(clock()), logs, "already_running")
         self.exit_code: int | None = None
@@ -267,7 +272,7 @@ class RunningApp:
 
     async def health(self) -> ServerHealth:
         """How it is now; one that does not answer is `stopped`, as far as can be told."""
-        status = await probe.status_of_url(self.info.url, probe.TRY_S)
+        status = await probe.status_of_url(self.info.url, await self._find(), probe.TRY_S)
         healthy = status is not None and status < 500
         self.last_seen = "running" if healthy else "stopped" if status is None else "unhealthy"
         return ServerHealth(self.last_seen, self.info.url, healthy=healthy)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.clock import Clock
     from pilothouse.core.timeline import Timeline
-    from pilothouse.core.urls import Policy
+    from pilothouse.core.urls import Address, Policy
     from pilothouse.e2e.browser import Dialog, Download, DrivenBrowser, Page
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Entrance, Recorder, Server
@@ -92,6 +92,10 @@ class E2eSession:
     entrance: Entrance | None = None
     """What the browser speaks to: the proxy, or one that intercepts before it."""
     policy: Callable[[], Policy] | None = None
+    origins: dict[str, tuple[Address, ...]] = field(default_factory=dict)
+    """URLs that were judged to be its own servers', and where each led then."""
+    claim: Callable[[str], Awaitable[None]] | None = None
+    """Judges a server's URL and makes it the session's own; raises UrlNotAllowed."""
     url: str = ""
     log_folders: tuple[Path, ...] = ()
     file_roots: tuple[Path, ...] = ()

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 from dataclasses import dataclass, field, replace
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.core.urls import Policy, UrlError, origin_of, target_of
+from pilothouse.core.urls import UrlError, origin_of, target_of
 from pilothouse.e2e.allowed import check_command, check_cwd, child_env
 from pilothouse.e2e.commands import ContractCommand
 from pilothouse.e2e.contract_server import start_contract
 from pilothouse.e2e.detect import detect, local_program, why_none
-from pilothouse.e2e.model import ServerStartFailed, UrlNotAllowed
+from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.output import open_output
 from pilothouse.e2e.servers import RunningApp, start_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pilothouse.core.clock import Clock
     from pilothouse.core.settings import Settings
     from pilothouse.core.spawn import Spawn
     from pilothouse.core.urls import Address, Origin
-    from pilothouse.e2e.model import LogPaths, ServiceSpec
+    from pilothouse.e2e.model import ServiceSpec
     from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.servers import Find
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
@@ -133,9 +132,9 @@ class Starter:
         self._env(spec)
         return cwd
 
-    def join(self, url: str, logs: LogPaths | None) -> Server:
-        """An app that runs already; it is left as it is."""
-        return RunningApp(url, self.clock, logs) if logs else RunningApp(url, self.clock)
+    def join(self, url: str, find: Find, logs: LogPaths | None) -> Server:
+        """An app that runs already, at the addresses that `find` gives; it is left as it is."""
+        return RunningApp(url, self.clock, find, logs or LogPaths())
 
     def log_folders(self, folder: Path, cwd: Path) -> tuple[Path, ...]:
         """Where log files may lie."""
@@ -161,7 +160,7 @@ class Starter:
         )
 
 
-def own_origins(urls: list[str]) -> frozenset[Origin]:
+def own_origins(urls: Iterable[str]) -> frozenset[Origin]:
     """The origins of a session's own servers; a loopback address goes by all its names."""
     found: set[Origin] = set()
     for url in urls:
@@ -174,37 +173,11 @@ def own_origins(urls: list[str]) -> frozenset[Origin]:
     return frozenset(found)
 
 
+def own_addresses(origins: Mapping[str, tuple[Address, ...]]) -> dict[str, tuple[Address, ...]]:
+    """Return the hosts of a session's own servers, and where each led when it was judged."""
+    # A URL that led nowhere then is judged like any other, each time.
+    return {target_of(url).host.name: led for url, led in origins.items() if led}
+
+
 def _is_loopback(host: str) -> bool:
     return host in ("127.0.0.1", "[::1]", "::1")
-
-
-async def check_own(url: str, policy: Policy) -> None:
-    """An address that an agent calls its own app's must be one that its browser may visit.
-
-    Raises:
-        UrlNotAllowed: it is not.
-    """
-    verdict = policy.check_url(url)
-    if verdict.allowed and verdict.needs_resolution:
-        target = target_of(url)
-        for address in await resolved(target.host.name, target.port):
-            verdict = policy.check_address(target.host.name, address, target.port, target.scheme)
-            if not verdict.allowed:
-                break
-    if not verdict.allowed:
-        raise UrlNotAllowed(
-            verdict.reason,
-            hint="startSession(url) takes the address of your own app",
-            url=url,
-            rule=verdict.rule,
-        )
-
-
-async def resolved(host: str, port: int) -> list[Address]:
-    """The addresses of a host; none if it is not known."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
-    return [ip_address(entry[4][0]) for entry in found]

@@ -352,7 +352,7 @@ class Restarted(Result):
     E2E,
     effect="write",
     profile="default",
-    raises=(*FOUND, ServerStartFailed),
+    raises=(*FOUND, ServerStartFailed, UrlNotAllowed),
     examples=(Example(title="Start over", args={}),),
 )
 async def restart_server(args: RestartServer, helm: Helm) -> Restarted:
@@ -367,7 +367,11 @@ async def restart_server(args: RestartServer, helm: Helm) -> Restarted:
         if args.service is not None:
             wanted = [log_tools.server_of(session, args.service)]
         session.notices.clear()
-        info, *_ = [await server.restart() for server in wanted]
+        infos = [await server.restart() for server in wanted]
+        assert session.claim is not None
+        for info in infos:
+            await session.claim(info.url)
+        info = infos[0]
         return Restarted(success=True, url=info.url, port=info.port, pid=info.pid)
 
 

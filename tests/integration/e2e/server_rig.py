@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from pilothouse.children import start_child
+from pilothouse.e2e.addresses import LOCALHOST
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
 from pilothouse.e2e.servers import start_plain
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from pilothouse.children import Child
+    from pilothouse.core.urls import Address
     from pilothouse.e2e.servers import PlainServer
 
 GUARD_S = 60
@@ -28,6 +30,11 @@ GUARD_S = 60
 
 def clock() -> float:
     return time.time() * 1000
+
+
+async def here() -> Sequence[Address]:
+    """Give the addresses of an app on this machine."""
+    return LOCALHOST
 
 
 def base_env() -> dict[str, str]:

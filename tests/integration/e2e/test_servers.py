@@ -23,7 +23,7 @@ from pilothouse.e2e.detect import detect
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.servers import RunningApp
 from pilothouse.local_ports import free_port, is_taken
-from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, page
+from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, here, page
 from tests.support.apps import app_folder
 from tests.support.until import until
 
@@ -144,7 +144,7 @@ async def test_a_server_on_the_ipv6_loopback_alone_works(bench: Bench, node_app:
         # Not every machine's table of hosts has localhost for ::1, as every browser has.
         assert "Hello from Node" in await page(f"http://[::1]:{server.info.port}")
         assert (await server.health()).status == "running"
-        assert (await RunningApp(server.info.url, clock).health()).status == "running"
+        assert (await RunningApp(server.info.url, clock, here).health()).status == "running"
 
 
 @pytest.mark.parametrize("silent", ["", "1"])
@@ -412,7 +412,7 @@ async def test_output_is_kept_in_private_files_and_heard_line_by_line(
 
 async def test_a_running_app_is_neither_started_nor_stopped(bench: Bench, node_app: Path) -> None:
     async with bench.running([NODE, "server.js"], node_app) as real:
-        app = RunningApp(real.info.url, clock, LogPaths(stdout="/tmp/app.log"))
+        app = RunningApp(real.info.url, clock, here, LogPaths(stdout="/tmp/app.log"))
         assert (app.info.url, app.info.port) == (real.info.url, real.info.port)
         assert (app.info.status, app.info.logs.stdout) == ("already_running", "/tmp/app.log")
         assert (await app.health()).status == "running"
@@ -426,4 +426,4 @@ async def test_a_running_app_is_neither_started_nor_stopped(bench: Bench, node_a
 async def test_a_running_app_that_fails_is_unhealthy(bench: Bench, node_app: Path) -> None:
     env = {"STATUS": "502"}
     async with bench.running([NODE, "server.js"], node_app, env, timeout_s=1) as real:
-        assert (await RunningApp(real.info.url, clock).health()).status == "unhealthy"
+        assert (await RunningApp(real.info.url, clock, here).health()).status == "unhealthy"

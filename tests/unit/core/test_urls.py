@@ -303,16 +303,50 @@ def test_blocked_ports_are_blocked_by_every_way_to_this_machine() -> None:
 
 def test_own_origins_are_always_open_with_their_websockets() -> None:
     own = frozenset({("http", "LOCALHOST.", 3000), origin_of("https://App.Internal/x")})
+    led = {"app.internal": (IPv4Address("10.0.0.1"),)}
     for policy in (
-        Policy(own_origins=own),
-        Policy(own_origins=own, allowed_hosts=()),
-        Policy(own_origins=own, development=True, blocked_ports=frozenset({3000, 443})),
+        Policy(own_origins=own, own_addresses=led),
+        Policy(own_origins=own, own_addresses=led, allowed_hosts=()),
+        Policy(
+            own_origins=own,
+            own_addresses=led,
+            development=True,
+            blocked_ports=frozenset({3000, 443}),
+        ),
     ):
         for url in ("http://localhost:3000/a", "ws://localhost:3000/hmr", "wss://app.internal"):
             verdict = policy.check_url(url)
             assert (verdict.rule, verdict.needs_resolution) == ("own_origin", False)
         tunnel = policy.check_address("app.internal", IPv4Address("10.0.0.1"), 443)
         assert tunnel.rule == "own_origin"
+
+
+@pytest.mark.parametrize("allowed_hosts", [None, (), ("app.example",)])
+def test_an_own_name_that_leads_elsewhere_by_now_is_judged_like_any_other(
+    allowed_hosts: tuple[str, ...] | None,
+) -> None:
+    policy = Policy(
+        own_origins=frozenset({("http", "app.example", 80), ("http", "localhost", 3000)}),
+        own_addresses={"app.example": (IPv4Address("93.184.216.34"),)},
+        allowed_hosts=allowed_hosts,
+        blocked_ports=frozenset({80}),
+    )
+    host = canonical_host("app.example")
+    assert policy.kept_addresses("http", host, 80) == (IPv4Address("93.184.216.34"),)
+    assert policy.kept_addresses(None, host, 80) == (IPv4Address("93.184.216.34"),)
+    assert policy.kept_addresses("http", host, 81) == ()
+    assert policy.check_address("app.example", IPv4Address("93.184.216.34"), 80).allowed
+    for elsewhere in ("169.254.169.254", "127.0.0.1", "::1", "0.0.0.0", "fd00:ec2::254"):
+        for scheme in ("http", None):
+            verdict = policy.check_address("app.example", ip_address(elsewhere), 80, scheme)
+            assert not verdict.allowed, (elsewhere, verdict)
+    assert policy.check_address("localhost", IPv4Address("127.0.0.1"), 3000).rule == "own_origin"
+    assert not policy.check_address("localhost", IPv4Address("10.0.0.1"), 3000).allowed
+    # One that led nowhere when the session began has no address that was judged.
+    unknown = Policy(own_origins=frozenset({("http", "late.example", 80)}))
+    assert unknown.check_url("http://late.example/").rule == "own_origin"
+    assert unknown.check_address("late.example", IPv4Address("8.8.8.8"), 80).rule == "public"
+    assert not unknown.check_address("late.example", IPv4Address("10.0.0.1"), 80).allowed
 
 
 def test_an_own_origin_opens_neither_another_port_nor_scheme_nor_name() -> None:
@@ -372,7 +406,10 @@ def test_a_listed_name_may_be_on_the_local_network_but_not_lead_to_credentials()
     assert policy.check_url("http://wiki.corp").needs_resolution
     assert policy.check_address("wiki.corp", IPv4Address("10.0.0.9"), 80).allowed
     assert policy.check_address("a.corp", IPv4Address("8.8.8.8"), 80).allowed
-    for trap in ("169.254.169.254", "0.0.0.0", "168.63.129.16", "fe80::1", "::ffff:169.254.1.1"):
+    for trap in (
+        *("169.254.169.254", "0.0.0.0", "168.63.129.16", "fe80::1", "::ffff:169.254.1.1"),
+        *("100.100.100.200", "fd00:ec2::254"),
+    ):
         assert not policy.check_address("wiki.corp", ip_address(trap), 80).allowed
     assert policy.check_url("http://169.254.1.1").allowed
     assert not policy.check_address("other.test", IPv4Address("8.8.8.8"), 80).allowed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,8 +105,10 @@ async def test_only_an_http_status_counts_as_an_answer(said: bytes, status: int 
 
     async with await answering(answer) as server:
         assert await probe.status_of(Address(port_of(server)), 10) == status
-        url = f"http://127.0.0.1:{port_of(server)}/"
-        assert await probe.status_of_url(url, 10) == status
+        # The name is looked up by nobody: it exists nowhere.
+        url = f"http://app.invalid:{port_of(server)}/"
+        assert await probe.status_of_url(url, [IPv4Address("127.0.0.1")], 10) == status
+        assert await probe.status_of_url(url, [], 10) is None
 
 
 async def test_a_server_that_says_nothing_costs_no_more_than_the_time_given() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pilothouse.core.urls import Policy
 from pilothouse.e2e import proxy as proxy_module
+from pilothouse.e2e.addresses import resolve_name
 from pilothouse.e2e.proxy import open_proxy
 from tests.support.second_user import needs_root, sent_by_another_user
 from tests.support.until import until
@@ -93,6 +95,35 @@ async def test_a_name_is_resolved_once_and_its_first_answer_holds() -> None:
         assert (await it.get(f"http://rebind.example:{allowed.port}/")).startswith(b"HTTP/1.1 200")
         assert it.asked == ["rebind.example"]
         assert (allowed.connections, canary.connections) == (1, 0)
+
+
+@pytest.mark.parametrize("allowed_hosts", [None, ("own.example",)])
+async def test_an_own_name_leads_where_it_was_judged_and_is_not_looked_up(
+    allowed_hosts: tuple[str, ...] | None,
+) -> None:
+    async with upstream(OK) as own, rig() as it:
+        it.policy = Policy(
+            own_origins=frozenset({("http", "own.example", own.port)}),
+            own_addresses={"own.example": (IPv4Address("127.0.0.1"),)},
+            allowed_hosts=allowed_hosts,
+        )
+        it.names["own.example"] = [["169.254.169.254"]]
+        for _ in range(2):
+            answer = await it.get(f"http://own.example:{own.port}/")
+            assert answer.startswith(b"HTTP/1.1 200")
+        await it.tunnel(f"own.example:{own.port}")
+        assert it.asked == []
+        # Another port of the same name is none of its own, and is looked up.
+        assert b"Blocked: link_local" in await it.get(f"http://own.example:{own.port + 1}/")
+        assert it.asked == ["own.example"]
+
+
+async def test_an_own_name_that_led_nowhere_is_judged_each_time() -> None:
+    async with rig() as it:
+        it.policy = Policy(own_origins=frozenset({("http", "own.example", 80)}))
+        it.names["own.example"] = [["169.254.169.254"], ["10.0.0.1"]]
+        assert b"Blocked: link_local" in await it.get("http://own.example/")
+        assert b"Blocked: private" in await it.get("http://own.example/")
 
 
 async def test_a_name_that_turns_private_is_refused_the_next_time() -> None:
@@ -234,9 +265,7 @@ async def test_the_system_resolver_is_asked_without_stopping_the_loop() -> None:
         # Every label too long for DNS: refused by the resolver itself, with no lookup.
         answer = await it.get(f"http://{'a' * 64}.invalid/")
         assert answer.startswith(b"HTTP/1.1 502 ")
-    found = await asyncio.get_running_loop().run_in_executor(
-        None, proxy_module._look_up, b"localhost"
-    )
+    found = await resolve_name("localhost")
     assert {str(address) for address in found} <= {"127.0.0.1", "::1"}
     assert found
 
