@@ -7,6 +7,7 @@ the network or the server does: the outcome tells how far it got and why it went
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     type Hold = Callable[[], Awaitable[None]]
     """Returns when a send may go out."""
+    type Find = Callable[[Target], Awaitable[Sequence[str]]]
+    """Gives the addresses to which a send may go, or raises OSError."""
 
 _PIECE = 64 * 1024
 _FIRST_S = 2.0
@@ -65,6 +68,8 @@ class Target:
     ip: str = ""
     port: int
     is_secure: bool = False
+    is_pages: bool = False
+    """A session's browser had asked there."""
 
     def __str__(self) -> str:
         return f"{self.ip or self.host}:{self.port}"
@@ -107,10 +112,12 @@ class Sender:
         ssl_insecure: bool = False,
         ca_file: Path | None = None,
         client_cert: Path | None = None,
+        find: Find | None = None,
     ) -> None:
         """`ca_file` has authorities that are trusted besides the usual ones, `client_cert` what
         servers are shown that ask for a certificate."""
         self._clock = clock
+        self._find = find or _unjudged
         self._ssl_insecure = ssl_insecure
         self._ca_file = ca_file
         self._client_cert = client_cert
@@ -187,9 +194,9 @@ class Sender:
                 _context, self._ssl_insecure, self._ca_file, self._client_cert, alpn
             )
             secured = {"ssl": context, "server_hostname": target.host or target.ip}
-        reader, writer = await asyncio.open_connection(
-            target.ip or target.host, target.port, limit=_PIECE, **secured
-        )
+        # Connected to is what was judged: another look-up could give another answer.
+        sock = await _dial(await self._find(target), target.port)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=_PIECE, **secured)
         outcome.client = _address(writer.get_extra_info("sockname"))
         outcome.server = _address(writer.get_extra_info("peername"))
         spoken = writer.get_extra_info("ssl_object")
@@ -221,8 +228,9 @@ class Sender:
         outcome = Outcome(self._clock())
         outcome.reached = f"while sending to {target}"
         try:
+            address, *_ = await self._find(target)
             transport, inbox = await asyncio.get_running_loop().create_datagram_endpoint(
-                _Inbox, remote_addr=(target.ip or target.host, target.port)
+                _Inbox, remote_addr=(address, target.port)
             )
             outcome.client = _address(transport.get_extra_info("sockname"))
             outcome.server = _address(transport.get_extra_info("peername"))
@@ -260,6 +268,29 @@ class Sender:
             return f"the server's certificate is not trusted: {problem.verify_message}"
         said = problem.strerror if isinstance(problem, OSError) else ""
         return said or str(problem) or type(problem).__name__
+
+
+async def _unjudged(target: Target) -> Sequence[str]:
+    return (target.ip or target.host,)
+
+
+async def _dial(addresses: Sequence[str], port: int) -> socket.socket:
+    """Connect to the first of these addresses that takes it; raises the last one's OSError."""
+    failure = OSError("there is no address")
+    for address in addresses:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        try:
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure
 
 
 class _Inbox(asyncio.DatagramProtocol):

@@ -108,7 +108,7 @@ elif flag == "--restart":
     while answers(port):
         time.sleep(0.02)
     server, port = launch(port)
-    url = f"http://localhost:{port}"
+    url = rest[0] if how == "moved" else f"http://localhost:{port}"
     say(status="restarted", url=url, port=port, pid=server.pid, previousPid=before,
         startedAt=WHEN, message="again")
     if how == "strict":
@@ -371,6 +371,16 @@ def test_an_address_that_no_browser_may_visit_does_not_become_the_sessions_own(
     case: Case, url: str
 ) -> None:
     assert bad(case.begin("claim", url))["type"] == "url_not_allowed"
+
+
+def test_an_address_of_a_restart_becomes_the_sessions_own_only_if_a_browser_may_visit_it(
+    case: Case,
+) -> None:
+    session = case.start("moved", url := "http://169.254.169.254/latest/")
+    in_session = {"sessionId": session["sessionId"]}
+    assert case.driver.fault("restartServer", **in_session)["type"] == "url_not_allowed"
+    assert case.driver.fault("navigate", **in_session, url=url)["type"] == "url_not_allowed"
+    case.driver.end(session)
 
 
 def test_a_command_that_is_not_there_or_cannot_run_is_told_by_its_cause(case: Case) -> None:

@@ -36,3 +36,18 @@ async def test_every_spelling_of_this_machine_leads_home(host: str) -> None:
 @pytest.mark.parametrize("host", ["10.0.0.1", "1.1.1.1", "2606:4700::1111", "nobody.invalid"])
 async def test_other_machines_do_not(host: str) -> None:
     assert not await guard().leads_home(host)
+
+
+async def test_what_is_sent_again_goes_to_addresses_that_were_judged() -> None:
+    judge = guard()
+    assert await judge.addresses("127.0.0.1", 80, is_pages=True) == ["127.0.0.1"]
+    assert set(await judge.addresses("localhost", 80, is_pages=True)) <= {"127.0.0.1", "::1"}
+    assert await judge.addresses("10.0.0.1", 4000, is_pages=True) == ["10.0.0.1"]
+    for host in ("127.0.0.1", "localhost", "::1"):
+        with pytest.raises(PermissionError, match="nothing may be sent"):
+            await judge.addresses(host, 4000, is_pages=False)
+    # A page's own browser would not have been let there.
+    for host in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200"):
+        with pytest.raises(PermissionError, match="nothing may be sent"):
+            await judge.addresses(host, 80, is_pages=True)
+        assert await judge.addresses(host, 80, is_pages=False) == [host]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
     from pilothouse.intercept.jobs import Jobs
     from pilothouse.intercept.model import Exchange
+    from pilothouse.intercept.sender import Target
 
 HISTORY = "history.db"
 MAX_BYTES = 2 << 30
@@ -104,6 +105,10 @@ def _assemble(
         history.post(exchange)
         await history.recorded(exchange)
 
+    async def find(target: Target) -> list[str]:
+        host = target.ip or target.host
+        return await guard.addresses(host, target.port, is_pages=target.is_pages)
+
     def open_jobs() -> Jobs:
         from pilothouse.intercept.jobs import Jobs
         from pilothouse.intercept.query import HistoryReader
@@ -117,6 +122,7 @@ def _assemble(
             ca_file=options.upstream_ca,
             client_cert=options.client_cert,
             is_forbidden=guard.forbids,
+            find=find,
         )
 
     return Commands(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -12,8 +13,11 @@ from pilothouse.core.urls import UrlError, canonical_host, kind_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pilothouse.core.urls import Kind
+
 _HOME = frozenset({"loopback", "special"})
 """Special holds 0.0.0.0 and ::, which lead to this machine as well."""
+_TRAPS = frozenset({"link_local", "special"})
 
 
 class Guard:
@@ -39,6 +43,26 @@ class Guard:
     async def forbids(self, host: str, port: int) -> bool:
         return self.concerns(port) and await self.leads_home(host)
 
+    async def addresses(self, host: str, port: int, *, is_pages: bool) -> list[str]:
+        """Look a host up, and return where what is sent again may go.
+
+        What a page had asked for goes to no address that hands out credentials: its own browser
+        would not have been let there either.
+
+        Raises:
+            OSError: nowhere.
+        """
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        passed = [
+            ip
+            for ip in dict.fromkeys(str(address[0]) for *_, address in found)
+            if not (self.concerns(port) and self.is_home(ip))
+            and not (is_pages and _kind(ip) in _TRAPS)
+        ]
+        if not passed:
+            raise PermissionError(errno.EACCES, f"nothing may be sent to where {host} leads")
+        return passed
+
     async def leads_home(self, host: str) -> bool:
         """Whether a host is this machine, by its spelling or by what it resolves to."""
         try:
@@ -58,4 +82,8 @@ class Guard:
         return any(self.is_home(str(address[0])) for *_, address in found)
 
     def is_home(self, ip: str) -> bool:
-        return kind_of(ip_address(ip.partition("%")[0])) in _HOME
+        return _kind(ip) in _HOME
+
+
+def _kind(ip: str) -> Kind:
+    return kind_of(ip_address(ip.partition("%")[0]))
