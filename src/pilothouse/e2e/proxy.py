@@ -148,7 +148,7 @@ class FilteringProxy:
             self._refuse(browser, request, host.name, port, verdict)
             return None
         policy = self._current_policy()
-        addresses = policy.kept_addresses(request.scheme, host, port)
+        addresses: Sequence[Address] = policy.kept_addresses(request.scheme, host, port)
         if not addresses:
             addresses = await self._addresses(target)
             policy = self._current_policy()  # it may have changed meanwhile
