@@ -192,9 +192,10 @@ async def open_world(*, flags: bool = True, extra: Sequence[str] = ()) -> AsyncI
     world = World()
     async with AsyncExitStack() as stack:
         world.own_port = await _listen(stack, world.own, ("127.0.0.1", "::1"))
-        # The stand-in and the canary share a port, as the two answers of a rebinding name must.
-        world.canary_port = await _listen(stack, world.public, (STAND_IN,))
-        await _listen(stack, world.canary, CANARIES, world.canary_port)
+        # The stand-in and the canary share a port, as the two answers of a rebinding name must: one
+        # that is free where everybody else on the machine takes theirs, too.
+        world.canary_port = await _listen(stack, world.canary, CANARIES)
+        await _listen(stack, world.public, (STAND_IN,), world.canary_port)
         loop = asyncio.get_running_loop()
         udp, _ = await loop.create_datagram_endpoint(
             world.canary.datagram, local_addr=("127.0.0.1", 0)
