@@ -223,7 +223,7 @@ class ObserverLine:
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits for a call."""
+        """Tell whether it waits for a call."""
         return isinstance(self._next, asyncio.TimerHandle)
 
     def hold(self) -> None:
@@ -292,7 +292,7 @@ class _End(asyncio.BufferedProtocol):
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is read because of what waits elsewhere."""
+        """Tell whether nothing is read because of what waits elsewhere."""
         return self._transport is not None and not self._transport.is_reading()
 
     def pause(self, paused: bool) -> None:
