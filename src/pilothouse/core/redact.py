@@ -32,6 +32,7 @@ from pilothouse.core.secret_queries import (
     has_oauth_state,
     is_form,
     is_secret_pair,
+    may_hold_secrets,
     runs_of_pairs,
 )
 from pilothouse.core.secret_shapes import (
@@ -319,6 +320,9 @@ class Redactor:
 
         return _edited(text, _PAIR.finditer(text), masked)
 
+    def _may_hold_pairs(self, text: str) -> bool:
+        return may_hold_secrets(text) or (bool(self._short) and PAIR_MARK.search(text) is not None)
+
     def _mask_pairs(self, text: str) -> str:
         """Mask the queries and forms in a text; of one that is a form as a whole also quotes."""
         if is_form(text):
@@ -336,7 +340,7 @@ class Redactor:
     def _read(self, text: str, depth: int, is_code: bool = False) -> str:
         spots = _spots(text)
         # In source code `a?b=c:d` is a choice.
-        has_pairs = not is_code and "=" in text and PAIR_MARK.search(text) is not None
+        has_pairs = not is_code and "=" in text and self._may_hold_pairs(text)
         if not (spots or has_pairs or self._short):
             return text
         if depth and _is_json(text):

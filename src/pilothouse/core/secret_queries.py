@@ -11,12 +11,31 @@ PAIR_MARK = re.compile(r"(?:[?&]|\\u0026)[^=&;?/:\s]{1,128}=")
 """Stands in a query, and between two pairs of a form."""
 ESCAPED = r"\u0026"
 """An ampersand in JSON that is meant for pages."""
+_ANY_KEY = re.compile(r"""(?<![^=&;?/:#\s"<>\\])[^=&;?/:#\s"<>\\]++(?==)""")
+"""A word before an equals sign, marked as a pair or not; only where a word begins, so that no
+character is looked at twice."""
+_NESTED = ("%3D", "%3d", "%40", r"\u")
+"""What stands where a pair is spelled in another way, or holds a URL of its own."""
 _REST = re.compile(r"""(?:[^\s"'<>\\]++|\\u0026)*+""")
 _ENDS_A_WORD = frozenset("\"'<>\\")
 _FORM = re.compile(r'[^\s"<>\\=&?;/:#]{1,128}=[^\s"<>\\]*+')
 _OF_OAUTH = frozenset(
     "access_token client_id code id_token redirect_uri response_type session_state".split()
 )
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Tell whether some pair in a text might be secret; False is certain, and much quicker to find
+    out than to read every query."""
+    if PAIR_MARK.search(text) is None:
+        return False
+    if any(mark in text for mark in _NESTED):
+        return True
+    words = set(_ANY_KEY.findall(text))
+    # A key of a form may have an apostrophe in it; everywhere else one begins the word.
+    keys = words | {word.rpartition("'")[2] for word in words}
+    with_state = has_oauth_state(keys)
+    return any(is_secret_pair(key, with_state=with_state) for key in keys)
 
 
 def runs_of_pairs(text: str) -> Iterator[tuple[int, int]]:

@@ -52,7 +52,8 @@ TERMINAL = {
 EVERYBODY = {"PATH", "HOME", "TMPDIR", "TZ", "LC_TIME", "LC_MARK"}
 APP = """\
 import http.server, os
-http.server.test(port=int(os.environ["PORT"]), bind="127.0.0.1")
+pages = http.server.SimpleHTTPRequestHandler
+http.server.test(pages, port=int(os.environ["PORT"]), bind="127.0.0.1")
 """
 FIXTURE = [sys.executable, "-m", FIXTURE_APP]
 KINDS = {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pilothouse.core.redact import Redactor
 from pilothouse.core.secret_names import is_secret_key
+from pilothouse.core.secret_queries import PAIR_MARK
 from pilothouse.core.secret_shapes import MASK
 from tests.support.rounds import IS_SOAK, examples
 from tests.unit.core.test_redact import NAMED_PLACES, SECRET_KEYS, SHAPES
@@ -49,6 +50,32 @@ def test_masking_twice_changes_nothing(text: str) -> None:
         ):
             once = mask(text)
             assert mask(once) == once
+
+
+class Thorough(Redactor):
+    """A redactor that reads every pair, without asking first whether one might be secret."""
+
+    def _may_hold_pairs(self, text: str) -> bool:
+        return PAIR_MARK.search(text) is not None
+
+
+_PAIRS = st.sampled_from(
+    [
+        *("?", "&", "=", "#", "'", '"', "\\", " ", "/", ":", ";", ".", "[", "]", "%", "\\u0026"),
+        *("code", "state", "client_id", "token", "x-sig", "Key", "a", "%74oken", "to", "ken", "1"),
+        *("?q=1&", "&code=", "state=", "?next=%2Fa%3Ftoken%3Db", "it's", "\\u0074oken"),
+    ]
+)
+
+
+@given(st.lists(_PAIRS, max_size=16).map("".join) | _TEXTS)
+@example("a=1&code'=2")
+@example("see x'code=1&a=2")
+@example("?client_id=1&state=2")
+@settings(max_examples=examples(2_000))
+def test_asking_first_whether_a_pair_might_be_secret_misses_none(text: str) -> None:
+    for shown in (text, json.dumps([text, text]), json.dumps({"a": text}, ensure_ascii=False)):
+        assert REDACTOR.text(shown) == Thorough().text(shown)
 
 
 _JSON = st.recursive(
