@@ -145,15 +145,20 @@ class Engine:
         self._environ: Mapping[str, str] = {}
         self._share = share
         self._playwright: Playwright | None = None
+        self._is_over: Callable[[], bool] = lambda: False
         self._starting = asyncio.Lock()
 
     async def _driver(self) -> Playwright:
         async with self._starting:
-            if self._playwright is None:
+            if self._playwright is None or self._is_over():
                 from playwright.async_api import async_playwright
 
+                manager = async_playwright()
                 self._environ = self._driver_environ()
-                self._playwright = await _begin(async_playwright().start(), self._environ)
+                self._playwright = await _begin(manager.start(), self._environ)
+                # Playwright tells nobody that its driver has died: each call just fails.
+                assert manager._client is not None
+                self._is_over = manager._client._close_promise.done
             return self._playwright
 
     async def launch(

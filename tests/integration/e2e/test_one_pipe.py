@@ -207,6 +207,10 @@ def test_the_end_of_one_ends_the_others(who: str) -> None:
         assert last_seen(state, lambda found: found == "closed") == "closed"
         fault = driver.fault("navigate", sessionId=session["sessionId"], url="/")
         assert fault["type"] == "browser_crashed"
+        # The next session has whatever died anew.
+        again = driver.start()
+        driver.call("navigate", sessionId=again["sessionId"], url="/?body=again")
+        driver.end(again)
 
 
 # Both read
