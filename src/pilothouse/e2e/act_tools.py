@@ -97,7 +97,7 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
     async def do(tab: Tab) -> tuple[int | None, str]:
         began = session.clock()
         with tab.title_asked_early() as title_now:
-            answer = await tab.page.goto(url, wait_until=args.wait_until, timeout=args.timeout)
+            answer = await tab.go(url, args.wait_until, args.timeout)
         if answer is not None:
             _check_proxy(args.url, tab.url, answer.headers)
             if answer.status == HTTPStatus.BAD_GATEWAY:

@@ -127,8 +127,8 @@ class Builder:
             session.current = tab.id
         log_browser(session.id, "browser_launched", browser=request.browser, tab=tab.id)
         if request.url:
-            opening = session.in_background(_open(session, tab, request.url))
-            await asyncio.wait((opening,), timeout=OPEN_S)
+            tab.opening = session.in_background(_open(session, tab, request.url))
+            await asyncio.wait((tab.opening,), timeout=OPEN_S)
 
     async def claim(self, session: E2eSession, url: str) -> None:
         """Make what a command prints as its address the session's own, where it leads now.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from playwright.async_api import FrameLocator as FrameLocator
     from playwright.async_api import Locator as Locator
     from playwright.async_api import Page as Page
+    from playwright.async_api import Response as Response
 
     from pilothouse.browser_pipe import BrowserPipe
     from pilothouse.pipe_launch import SharedLaunch

@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.digest import Changes
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from pilothouse.core.clock import Clock
-    from pilothouse.e2e.browser import CDPSession, Dialog, Frame, Locator, Page
+    from pilothouse.e2e.browser import CDPSession, Dialog, Frame, Locator, Page, Response
     from pilothouse.e2e.ports import Recording
     from pilothouse.e2e.step_record import Step
+
+    type WaitUntil = Literal["load", "domcontentloaded", "networkidle"]
 
 GONE_S = 0.3
 """A page that has gone fails its steps a moment later, unless they were done already."""
@@ -30,6 +32,8 @@ FRAME_S = 0.5
 """The same of a frame of another origin."""
 REST_S = 1.0
 """A page whose timers have not run by then is busy, or they wait for a dialog."""
+STOP_S = 1.0
+"""A page that is not stopped by then, on its way or come, is left for the next one all the same."""
 TITLE_FRESH_S = 0.05
 """A title asked for this long before a page is loaded is its title still."""
 
@@ -67,6 +71,8 @@ class Tab:
     """Selectors of the newest step that are looked for in frames, too (frames.py)."""
     opener: str = ""
     """The tab whose popup this is."""
+    opening: asyncio.Future[None] | None = None
+    """The session's own opening of the app's page, in its first tab."""
     dialog: Dialog | None = None
     crashed: bool = False
     is_busy: bool = False
@@ -125,6 +131,16 @@ class Tab:
         """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
         if self._stirred is not None and not self._stirred.done():
             self._stirred.set_result(None)
+
+    async def go(self, url: str, wait_until: WaitUntil, limit_ms: float) -> Response | None:
+        """Navigate, and return the main document's response."""
+        if self.opening is not None and not self.opening.done():
+            # A page that comes just when another one is asked for would interrupt it.
+            stopping = asyncio.ensure_future(self.page.evaluate("window.stop()"))
+            # It fails where the page has just come; then the opening is over, too.
+            stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait((self.opening,), timeout=STOP_S)
+        return await self.page.goto(url, wait_until=wait_until, timeout=limit_ms)
 
     def locator(self, selector: str) -> Locator:
         """CSS, one of Playwright's own selectors, `label=`, `placeholder=`, or a ref."""
