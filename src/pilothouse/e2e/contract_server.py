@@ -28,9 +28,15 @@ if TYPE_CHECKING:
 
 
 async def start_contract(
-    command: ContractCommand, output: Output, clock: Clock, on_exit: Callable[[int], None]
+    command: ContractCommand,
+    output: Output,
+    clock: Clock,
+    on_exit: Callable[[int], None],
+    check: Callable[[], object] = lambda: None,
 ) -> ContractServer:
     """Start the server of a command; `output` keeps what the command writes meanwhile.
+
+    `check` judges the command anew before a restart.
 
     Raises:
         ServerStartFailed: there is no server.
@@ -43,7 +49,7 @@ async def start_contract(
         if isinstance(error, CommandFailed):
             raise start_failed(error, output.paths) from None
         raise
-    return ContractServer(command, output, response, child, clock, on_exit)
+    return ContractServer(command, output, response, child, clock, on_exit, check)
 
 
 class ContractServer:
@@ -57,8 +63,10 @@ class ContractServer:
         child: Process,
         clock: Clock,
         on_exit: Callable[[int], None],
+        check: Callable[[], object],
     ) -> None:
         self._command = command
+        self._check = check
         self._output = output
         self._child = child
         self._clock = clock
@@ -99,7 +107,8 @@ class ContractServer:
         return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
 
     async def restart(self) -> ServerInfo:
-        """Raises ServerStartFailed."""
+        """Raises CommandNotAllowed, ServerStartFailed."""
+        self._check()
         self._watch.cancel()
         try:
             said, child = await self._command.restart()
