@@ -45,7 +45,7 @@ def check_arguments(name: str, args: Sequence[str], place: Place) -> None:
         Outside: the script or module that it would run is not the session's own.
     """
     if name in LAUNCHERS:
-        raise Unfit(f"{name} starts any other program")
+        raise Unfit(f"{name} runs any other code")
     runner = RUNNERS.get(name)
     if runner is None:
         return
@@ -147,8 +147,8 @@ def _check_module(
     if module not in MODULES or not serves(module, _subcommand(module, rest)):
         word = _subcommand(module, rest) if module in MODULES else ""
         raise Unfit(
-            f"{name} -m {f'{module} {word}'.rstrip()} is no module of this session's folders and"
-            f" serves no app, as one of {', '.join(sorted(MODULES))} does"
+            f"{name} -m {f'{module} {word}'.rstrip()} is neither a module in this session's folders"
+            f" nor one that serves an app ({', '.join(sorted(MODULES))})"
         )
     _check_server(module, rest, place)
 
@@ -179,11 +179,12 @@ def _check_script(
 
 
 def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place) -> None:
-    module = known_name((path.parent if path.stem == "__main__" else path).name)
+    real = Path(os.path.realpath(path))
+    module = known_name((real.parent if real.stem == "__main__" else real).name)
     if module not in MODULES or not serves(module, _subcommand(module, rest)):
         raise Unfit(
-            f"{script} belongs to an installed package, and serves no app as one of"
-            f" {', '.join(sorted(MODULES))} does"
+            f"{script} belongs to an installed package, which is not this session's own, and is"
+            f" none that serves an app ({', '.join(sorted(MODULES))})"
         )
     _check_server(module, rest, place)
 
@@ -246,13 +247,19 @@ def _check_server(name: str, rest: Sequence[str], place: Place) -> None:
         raise Unfit(f"{known} {subcommand} takes code")
     if known not in SOURCES:
         return
-    sources, operands = _sources(known, rest)
-    bases = [place.cwd, *(place.cwd / one for one in sources if (place.cwd / one).is_dir())]
-    for source in (*sources, *(operands if known in SOURCE_OPERANDS else ())):
+    options, operands = _sources(known, rest)
+    sources = [*options, *(("", word) for word in operands if known in SOURCE_OPERANDS)]
+    # gunicorn goes into this folder first, or later.
+    bases = [place.cwd, *(place.cwd / word for option, word in options if _goes_into(option))]
+    for option, source in sources:
         # As in --config file:conf.py, --app shop/app.py:app and --pythonpath one,two.
         for piece in filter(None, _SEPARATOR.split(source)):
-            for base in bases:  # some of them change into a folder first
+            for base in bases[:1] if _goes_into(option) else bases:
                 place.check_inside(piece, base)
+
+
+def _goes_into(option: str) -> bool:
+    return option.startswith("--ch")
 
 
 def _subcommand(known: str, words: Sequence[str]) -> str:
@@ -260,33 +267,34 @@ def _subcommand(known: str, words: Sequence[str]) -> str:
     return operands[0] if operands else ""
 
 
-def _sources(known: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what the options that name code are given, and the operands."""
+def _sources(known: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options that name code with what they are given, and the operands."""
     options = SOURCES.get(known, "").split()
-    sources: list[str] = []
+    sources: list[tuple[str, str]] = []
     operands: list[str] = []
-    waiting: list[str] | None = None
+    waiting = ""
     for word in words:
-        if waiting is not None:
-            waiting.append(word)
-            waiting = None
+        if waiting:
+            if waiting not in ADDRESSES:
+                sources.append((waiting, word))
+            waiting = ""
         elif not word.startswith("-"):
             operands.append(word)
         else:
             flag, equals, value = word.partition("=")
             if flag in ADDRESSES:
-                waiting = None if equals else []
+                waiting = "" if equals else flag
             elif word.startswith("--"):
                 # Most take the beginning of an option for the whole.
                 if len(flag) > 2 and any(option.startswith(flag) for option in options):
                     if equals:
-                        sources.append(value)
+                        sources.append((flag, value))
                     else:
-                        waiting = sources
+                        waiting = flag
             elif letters := [option[1] for option in options if option[1] in word[1:]]:
                 at = min(word.index(letter, 1) for letter in letters)
                 if attached := word[at + 1 :].removeprefix("="):
-                    sources.append(attached)
+                    sources.append((word[at], attached))
                 else:
-                    waiting = sources
+                    waiting = word
     return sources, operands

@@ -28,15 +28,9 @@ if TYPE_CHECKING:
 
 
 async def start_contract(
-    command: ContractCommand,
-    output: Output,
-    clock: Clock,
-    on_exit: Callable[[int], None],
-    check: Callable[[], object] = lambda: None,
+    command: ContractCommand, output: Output, clock: Clock, on_exit: Callable[[int], None]
 ) -> ContractServer:
     """Start the server of a command; `output` keeps what the command writes meanwhile.
-
-    `check` judges the command anew before a restart.
 
     Raises:
         ServerStartFailed: there is no server.
@@ -49,7 +43,7 @@ async def start_contract(
         if isinstance(error, CommandFailed):
             raise start_failed(error, output.paths) from None
         raise
-    return ContractServer(command, output, response, child, clock, on_exit, check)
+    return ContractServer(command, output, response, child, clock, on_exit)
 
 
 class ContractServer:
@@ -63,10 +57,8 @@ class ContractServer:
         child: Process,
         clock: Clock,
         on_exit: Callable[[int], None],
-        check: Callable[[], object],
     ) -> None:
         self._command = command
-        self._check = check
         self._output = output
         self._child = child
         self._clock = clock
@@ -108,7 +100,7 @@ class ContractServer:
 
     async def restart(self) -> ServerInfo:
         """Raises CommandNotAllowed, ServerStartFailed."""
-        self._check()
+        self._command.check()
         self._watch.cancel()
         try:
             said, child = await self._command.restart()

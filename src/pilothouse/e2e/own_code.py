@@ -27,6 +27,15 @@ ROOTS_SETTING = "PILOTHOUSE_ROOTS"
 # The ends of links that every process has for itself: ours say nothing about those of a child.
 _OF_A_PROCESS = re.compile(r"/proc(/|$)|/dev/(fd|std\w+|tty)(/|$)")
 _INSTALLED = re.compile(r"/(site|dist)-packages(/|$)|/lib(32|64)?/(python|pypy)\d[\d.]*(/|$)")
+_LOADED_BEFORE = frozenset(
+    "abc codecs collections contextlib copyreg encodings enum functools genericpath importlib io"
+    " keyword linecache locale ntpath nt operator os pkgutil posix posixpath re reprlib runpy site"
+    " sitecustomize sre_compile sre_constants sre_parse stat sys sysconfig token tokenize types"
+    " typing usercustomize warnings weakref zipimport".split()
+) | {name for name in sys.stdlib_module_names if name.startswith("_")}.union(
+    sys.builtin_module_names
+)
+"""What Python has before it looks into the folder, in one version or another."""
 _COMPILED = (".so", ".pyd")
 _LEFT_OUT = frozenset(".js .cjs .mjs .jsx .ts .cts .mts .tsx .json .node .coffee".split())
 """Suffixes that Node.js and its like add to the name of a script."""
@@ -117,9 +126,8 @@ class Place:
         regular, there = self._import(self.cwd, top)
         if not there or is_installed(self.cwd):
             return False
-        # Python has loaded some of its own modules before it looks into any folder, and a folder
-        # without __init__.py comes after every package of that name.
-        if top in sys.stdlib_module_names or (not regular and self._is_installed_too(top)):
+        # A folder without __init__.py comes after every package of that name.
+        if top in _LOADED_BEFORE or (not regular and self._is_installed_too(top)):
             return False
         folder = self.cwd / top
         for part in inner:
@@ -156,6 +164,8 @@ class Place:
         return any(not path.is_dir() for path in found), bool(found)
 
     def _is_installed_too(self, name: str) -> bool:
+        if name in sys.stdlib_module_names:
+            return True
         prefixes = {path.parents[1] for path in self.programs if len(path.parents) > 1}
         prefixes |= {Path(os.path.realpath(path)).parents[1] for path in self.programs}
         prefixes |= {self.cwd / env for env in ENVIRONMENTS}

@@ -65,7 +65,7 @@ PLAIN = Runner()
 
 RUNNERS = {
     **dict.fromkeys("sh ash dash bash rbash zsh ksh mksh yash fish csh tcsh".split(), SHELL),
-    **dict.fromkeys(("python", "pypy", "pythonw"), PYTHON),
+    **dict.fromkeys("python pypy pythonw graalpy jython micropython".split(), PYTHON),
     **dict.fromkeys(("node", "nodejs"), NODE),
     "ts-node": Runner(flags=NODE.flags),
     "tsx": Runner(flags=NODE.flags, leads="watch"),
@@ -95,7 +95,8 @@ RUNNERS = {
     **dict.fromkeys(("make", "gmake"), MAKE),
     **dict.fromkeys(
         "ruby irb perl lua luajit rscript r julia tclsh wish guile racket elixir erl iex groovy"
-        " scala osascript jshell swift ghci runghc runhaskell ocaml raku pwsh".split(),
+        " scala osascript jshell swift ghci runghc runhaskell ocaml raku pwsh"
+        " babel-node esno zx coffee qjs php-cgi".split(),
         PLAIN,
     ),
 }

@@ -82,11 +82,11 @@ class Starter:
                 spawn=self.spawn,
                 log_folders=self.log_folders(folder, cwd),
                 start_s=spec.timeout_ms / 1000,
+                check=self._if_listed(lambda: self.check(spec)),
             )
             output = open_output(folder, spec.name)
             ended = partial(on_exit, spec.name)
-            check = self._if_listed(lambda: self.check(spec))
-            return await start_contract(command, output, self.clock, ended, check)
+            return await start_contract(command, output, self.clock, ended)
         argv = list(spec.command)
         if not argv:
             plan = await asyncio.to_thread(detect, cwd)
@@ -161,7 +161,7 @@ class Starter:
         return child_env(self.environ, spec.env, restricted_to=place)
 
     def _if_listed(self, check: Callable[[], object]) -> Callable[[], object]:
-        """Return what judges a command anew before a restart, where a list says what may run."""
+        """Return what judges a command before it runs again, where a list says what may run."""
         return (lambda: None) if self.settings.server_command_path is None else check
 
     def _place(self, cwd: Path) -> Place:
