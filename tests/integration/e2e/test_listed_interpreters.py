@@ -5,7 +5,9 @@ What is refused would leave a file behind if it ran, so its absence shows that n
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import pytest
 from pilothouse.e2e.arguments import check_arguments
 from pilothouse.e2e.own_code import Place, Unfit
 from tests.support.session_life import PLAIN, Driver, open_place
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +43,7 @@ class Yard:
         code = f"open({str(self.canary)!r}, 'w')"
         script = f"require('fs').writeFileSync({str(self.canary)!r}, '')"
         fills = {"{py}": PYTHON, "{node}": NODE, "{out}": str(self.outside), "{code}": code}
-        fills |= {"{script}": script, "{canary}": str(self.canary)}
+        fills["{script}"] = script
         filled = []
         for word in command:
             for name, value in fills.items():
@@ -61,13 +64,14 @@ def yard() -> Iterator[Yard]:
         outside.mkdir()
         made = place.root / "canary"
         python = f"open({str(made)!r}, 'w')\n"
-        for name in ("evil.py", "__main__.py"):
+        for name in ("evil.py", "__main__.py", "sitecustomize.py"):
             (outside / name).write_text(python + "app = None\n")
         (outside / "evil.js").write_text(f"require('fs').writeFileSync({str(made)!r}, '')\n")
         (place.app / "out.py").symlink_to(outside / "evil.py")
         (place.app / "lamp").symlink_to(outside)
         (place.app / "hidden.js").symlink_to(outside / "evil.js")
         (place.app / "server.js").write_text(SERVER_JS)
+        (place.app / "quick.js").write_text("")
         (place.app / "index.html").write_text("good")
         (place.app / "web.py").write_text(FLASK_APP)
         (place.app / "shop").mkdir()
@@ -77,7 +81,7 @@ def yard() -> Iterator[Yard]:
             yield Yard(driver, place.app, outside, made)
 
 
-REFUSED: list[tuple[list[str], dict[str, str], str]] = [
+HARMFUL: list[tuple[list[str], dict[str, str], str]] = [
     (["{py}", "-c", "{code}"], {}, "takes no -c"),
     (["{py}", "-Bc", "{code}"], {}, "takes no -Bc"),
     (["{py}", "{out}/evil.py"], {}, "outside"),
@@ -85,8 +89,7 @@ REFUSED: list[tuple[list[str], dict[str, str], str]] = [
     (["{py}", "lamp"], {}, "outside"),
     (["{py}", "-m", "lamp.evil"], {}, "outside"),
     (["{py}", "-m", "timeit", "-n1", "{code}"], {}, "neither"),
-    (["{py}", "-m", "cProfile", "-o", "{canary}", "app.py"], {}, "neither"),
-    (["{py}", "-m", "pip.__main__", "--log", "{canary}", "--version"], {}, "neither"),
+    (["{py}", "-m", "cProfile", "{out}/evil.py"], {}, "neither"),
     (["{py}", "-m", "flask", "--app", "{out}/evil.py", "run"], {}, "outside"),
     (["{py}", "-m", "uvicorn", "evil:app", "--app-dir={out}"], {}, "outside"),
     (["{py}", "-m", "flask", "run"], {"FLASK_APP": "{out}/evil.py"}, "FLASK_APP"),
@@ -95,15 +98,46 @@ REFUSED: list[tuple[list[str], dict[str, str], str]] = [
     (["{node}", "--eval={script}"], {}, "takes no --eval"),
     (["{node}", "{out}/evil.js"], {}, "outside"),
     (["{node}", "hidden"], {}, "outside"),
-    (["{node}", "--import", "data:text/javascript,1", "server.js"], {}, "takes no --import"),
-    (["{node}", "--test", "server.js", "{out}/evil.js"], {}, "outside"),
-    (["{node}", "server.js"], {"node_options": "--require={out}/evil.js"}, "node_options"),
+    (["{node}", "--import", "file://{out}/evil.js", "server.js"], {}, "takes no --import"),
+    (["{node}", "--test", "quick.js", "{out}/evil.js"], {}, "outside"),
     (["{node}", "server.js"], {"NODE_OPTIONS": "--require={out}/evil.js"}, "NODE_OPTIONS"),
 ]
+OTHERS: list[tuple[list[str], dict[str, str], str]] = [
+    (["{py}", "-m", "pip.__main__", "install", "shop"], {}, "neither"),
+    (["{py}", "/dev/stdin"], {}, "outside"),
+    (["{node}", "inspect", "server.js"], {}, "no script"),
+    (["{node}", "server.js"], {"node_options": "--require={out}/evil.js"}, "node_options"),
+]
+"""These do nothing here, for want of pip, of input and of a client."""
+
+
+@pytest.mark.parametrize(("command", "env", "why"), HARMFUL, ids=lambda value: str(value)[:60])
+def test_the_code_of_others_would_leave_a_file_behind(
+    yard: Yard, command: list[str], env: dict[str, str], why: str
+) -> None:
+    extra = {name: yard.words([value])[0] for name, value in env.items()}
+    alone = {"PATH": os.environ["PATH"], "PORT": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    child = subprocess.Popen(
+        yard.words(command),
+        cwd=yard.app,
+        env={**alone, **extra},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(yard.canary.exists)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        yard.canary.unlink(missing_ok=True)
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("command", "env", "why"), REFUSED, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("command", "env", "why"), HARMFUL + OTHERS, ids=lambda value: str(value)[:60]
+)
 def test_code_of_others_does_not_run(
     yard: Yard, command: list[str], env: dict[str, str], why: str
 ) -> None:

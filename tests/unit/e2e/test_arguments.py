@@ -32,7 +32,7 @@ PROJECT = """
     hop.py>outdir/evil.py hidden.js>../outside/evil.js linked/__main__.py>../../outside/evil.py
     linked/__init__.py linkedjs/index.js>../../outside/evil.js mod.py>../outside/evil.py
     half/__init__.py half/web.py>../../outside/evil.py flasklink/flask>../../outside
-    sneaky>.venv/bin/pip http/notes.txt
+    sneaky>.venv/bin/pip http/notes.py
 """
 OUTSIDE = "evil.py evil.js evil.sh __init__.py __main__.py conf.py site-packages/x.py .git"
 INSTALLED = "pip/__init__.py pip/__main__.py requests/__init__.py"
@@ -152,7 +152,9 @@ REFUSED = """
     php {out}/evil.php | php -r 1 | php -S 127.0.0.1:1 -t {out} | php -S 127.0.0.1:1 {out}/evil.php
     php artisan tinker --execute=1 | pwsh -e aQBkAA== | ipython app.py -c pass
     ipython app.py --InteractiveShellApp.exec_lines=1 | uv run {out}/evil.py | uv run out.py
-    uv run --with x app.py | uv run python -c pass | uv run -m pip | uv run python {out}/evil.py
+    uv run --with x app.py | uv run python -c pass | uv run -m pip
+    uv run .venv/lib/python3.13/site-packages/pip/__main__.py install x
+    uv run python {out}/evil.py
     uv run python -m pip install x | uv run pip install x | uv run uname -a
     uv run --script app.py | uv run - | uv run https://host.test/x.py | uv run {out}/evil.sh
     uv pip install x | uv run flask --app {out}/evil.py run | uv run flask shell
