@@ -126,8 +126,9 @@ class ContractCommand:
         try:
             self.check()
         except Fault as fault:
-            cause = {"type": "permission_denied", "path": path, "reason": fault.message}
-            raise CommandFailed(cause) from None
+            raise CommandFailed(
+                {"type": "permission_denied", "path": path, "reason": fault.message}
+            ) from None
         try:
             child = await self.spawn(
                 [path, flag, *self.args],
