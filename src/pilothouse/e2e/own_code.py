@@ -56,9 +56,10 @@ class Outside(Unfit):
     def __init__(self, given: str, real: str, roots: Iterable[Path]) -> None:
         where = f" ({real})" if real != given else ""
         super().__init__(f"{given}{where} lies outside the folders of this session")
+        folders = ", ".join(dict.fromkeys(map(str, roots)))
         self.hint = (
-            f"Use code in {', '.join(map(str, roots))}, or start Pilothouse where it lies, or add "
-            f"its folder to {ROOTS_SETTING}."
+            f"Use code in {folders}, or start Pilothouse where it lies, or add its folder to"
+            f" {ROOTS_SETTING}."
         )
 
 
