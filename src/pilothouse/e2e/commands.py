@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
+from pilothouse.core.faults import Fault
 from pilothouse.e2e.contract import (
     Excerpt,
     JsonFinder,
@@ -26,7 +27,7 @@ from pilothouse.e2e.contract import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
     from pilothouse.core.spawn import Process, Spawn
@@ -41,6 +42,10 @@ SETTLE_S = 0.5
 """An exit this soon after the answer to --start or --restart is part of that answer."""
 STDERR_CHARS = 4_000
 _PIECE = 1 << 16
+
+
+def _nothing() -> None:
+    pass
 
 
 class CommandFailed(Exception):
@@ -68,6 +73,8 @@ class ContractCommand:
     ask_s: float = ASK_S
     output: Output | None = None
     """Log files for what --start and --restart write until they have answered."""
+    check: Callable[[], object] = _nothing
+    """Judges the command anew, each time that it is to run."""
     _readers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def start(self) -> tuple[ServerStartResponse, Process]:
@@ -116,6 +123,12 @@ class ContractCommand:
 
     async def _run(self, flag: str, output: Output | None = None) -> _Run:
         path = str(self.path)
+        try:
+            self.check()
+        except Fault as fault:
+            raise CommandFailed(
+                {"type": "permission_denied", "path": path, "reason": fault.message}
+            ) from None
         try:
             child = await self.spawn(
                 [path, flag, *self.args],

@@ -99,7 +99,8 @@ class ContractServer:
         return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
 
     async def restart(self) -> ServerInfo:
-        """Raises ServerStartFailed."""
+        """Raises CommandNotAllowed, ServerStartFailed."""
+        self._command.check()
         self._watch.cancel()
         try:
             said, child = await self._command.restart()

@@ -27,6 +27,8 @@ class Framework:
     unless: frozenset[str] = frozenset()
     short: str = ""
     """Another spelling of the flag for the port."""
+    module: bool = False
+    """Python starts it by `-m`, too."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,21 +69,25 @@ _KNOWN = (
     Framework("serve", ("-l", f"tcp://127.0.0.1:{PLACEHOLDER}"), short="-l"),
     Framework("live-server", ("--port", PLACEHOLDER, "--host", "127.0.0.1", "--no-browser")),
     Framework("manage.py", (f"127.0.0.1:{PLACEHOLDER}",), only=_only("runserver")),
-    Framework("django", (f"127.0.0.1:{PLACEHOLDER}",), only=_only("runserver")),
-    Framework("flask", only=_only("run"), short="-p"),
-    Framework("fastapi", only=_only("dev", "run")),
-    Framework("uvicorn"),
-    Framework("gunicorn", _BIND, short="-b"),
-    Framework("hypercorn", _BIND, short="-b"),
+    Framework("django", (f"127.0.0.1:{PLACEHOLDER}",), only=_only("runserver"), module=True),
+    Framework("flask", only=_only("run"), short="-p", module=True),
+    Framework("fastapi", only=_only("dev", "run"), module=True),
+    Framework("uvicorn", module=True),
+    Framework("gunicorn", _BIND, short="-b", module=True),
+    Framework("hypercorn", _BIND, short="-b", module=True),
     Framework(
-        "streamlit", ("--server.port", PLACEHOLDER, "--server.headless", "true"), only=_only("run")
+        "streamlit",
+        ("--server.port", PLACEHOLDER, "--server.headless", "true"),
+        only=_only("run"),
+        module=True,
     ),
-    Framework("http.server", (PLACEHOLDER, "--bind", "127.0.0.1")),
+    Framework("http.server", (PLACEHOLDER, "--bind", "127.0.0.1"), module=True),
     Framework("rails", only=_only("server", "s"), short="-p"),
     Framework("hugo", only=_only("server", "serve"), short="-p"),
     Framework("jekyll", only=_only("serve", "server", "s"), short="-P"),
 )
 _BY_NAME = {known.name: known for known in _KNOWN}
+MODULES = frozenset(known.name for known in _KNOWN if known.module)
 _ALIASES = {"django-admin": "django", "angular": "ng", "runserver": "django"}
 
 WATCHERS = frozenset(
@@ -125,19 +131,30 @@ def unwrapped(words: Sequence[str]) -> list[str]:
     return rest
 
 
+def known_name(word: str) -> str:
+    """Return the name in the table of a program that serves, empty if it has none."""
+    name = program(word)
+    name = _ALIASES.get(name, name)
+    return name if name in _BY_NAME else ""
+
+
+def serves(name: str, subcommand: str) -> bool:
+    """Tell whether a program of the table serves when it is given this subcommand."""
+    known = _BY_NAME[name]
+    return subcommand in known.only if known.only else subcommand not in known.unless
+
+
 def framework_of(words: Sequence[str]) -> Framework | None:
     """The framework that these words start a server of."""
     if not words:
         return None
-    name = program(words[0])
-    known = _BY_NAME.get(_ALIASES.get(name, name))
+    known = _BY_NAME.get(known_name(words[0]))
     if known is None:
         return None
     subcommand = next((word for word in words[1:] if not word.startswith("-")), "")
     if known.name == "flask" and "run" in words[1:]:
         subcommand = "run"  # `flask --app NAME run`: the first word is an option's value
-    serves = subcommand in known.only if known.only else subcommand not in known.unless
-    return known if serves else None
+    return known if serves(known.name, subcommand) else None
 
 
 def port_in(words: Sequence[str]) -> int:

@@ -74,11 +74,13 @@ async def start_plain(
     on_line: OnLine = _nothing,
     on_exit: Callable[[int], None] = _nothing,
     report: Callable[[str], None] = _nothing,
+    check: Callable[[], object] = _nothing,
 ) -> PlainServer:
     """Start a command and wait until it answers HTTP.
 
-    `argv[0]` is a path, by which it was judged whether it may be run. `folder` is a private one,
-    for the logs. `on_exit` is told when the server dies by itself.
+    `argv[0]` is a path, by which it was judged whether it may be run; `check` judges the command
+    anew before a restart. `folder` is a private one, for the logs. `on_exit` is told when the
+    server dies by itself.
 
     Raises:
         ServerStartFailed: it ended, was not ready in time, or could not be started at all.
@@ -93,7 +95,7 @@ async def start_plain(
             reason=f"port {wanted} is taken by {holder}",
         )
     output = open_output(folder, spec.name, on_line)
-    server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report)
+    server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report, check)
     try:
         for left in reversed(range(1 if wanted else CLASHES)):
             try:
@@ -121,6 +123,7 @@ class PlainServer:
         output: Output,
         on_exit: Callable[[int], None],
         report: Callable[[str], None],
+        check: Callable[[], object],
     ) -> None:
         self._spec = spec
         self._argv = tuple(argv)
@@ -131,6 +134,7 @@ class PlainServer:
         self._failures = StartFailures(spec, argv, output)
         self._on_exit = on_exit
         self._report = report
+        self._check = check
         self._run: Run | None = None
         self._address: Address | None = None
         self._port = 0
@@ -210,10 +214,12 @@ class PlainServer:
         """Stop it and start it on the same port, with the same log files.
 
         Raises:
+            CommandNotAllowed: what it runs has become another's; it runs on as it is.
             ServerStartFailed: it did not come up again; it is stopped then.
             ShutdownFailed: something of it cannot be killed.
         """
         async with self._changing:
+            self._check()
             await self._end(STOP_S)
             await self.open(self._port)
             return self.info

@@ -16,6 +16,7 @@ from pilothouse.e2e.contract_server import start_contract
 from pilothouse.e2e.detect import detect, local_program, why_none
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.output import open_output
+from pilothouse.e2e.own_code import Place
 from pilothouse.e2e.servers import RunningApp, start_plain
 
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ class Starter:
                 path,
                 spec.args,
                 cwd=cwd,
-                env=self._env(spec),
+                env=self._env(spec, cwd),
                 spawn=self.spawn,
                 log_folders=self.log_folders(folder, cwd),
                 start_s=spec.timeout_ms / 1000,
+                check=self._if_listed(lambda: self.check(spec)),
             )
             output = open_output(folder, spec.name)
             ended = partial(on_exit, spec.name)
@@ -110,11 +112,12 @@ class Starter:
             argv,
             spawn=self.spawn,
             folder=folder,
-            env=self._env(spec),
+            env=self._env(spec, cwd),
             clock=self.clock,
             on_line=lambda stream, line: on_line(spec.name, stream, line),
             on_exit=lambda code: on_exit(spec.name, code),
             report=report,
+            check=self._if_listed(lambda: self._allowed(argv[0], tuple(argv[1:]), cwd)),
         )
 
     def check(self, spec: ServiceSpec) -> Path:
@@ -129,7 +132,7 @@ class Starter:
         elif spec.command:
             program, *rest = local_program(spec.command, cwd)
             self._allowed(program, tuple(rest), cwd)
-        self._env(spec)
+        self._env(spec, cwd)
         return cwd
 
     def join(self, url: str, find: Find, logs: LogPaths | None) -> Server:
@@ -146,18 +149,23 @@ class Starter:
         return check_command(
             command,
             args,
-            search_path=self.environ.get("PATH", ""),
+            place=self._place(cwd),
             allowed=self.settings.server_command_path,
             production=self.settings.production,
-            base=None if absolute else cwd,
+            absolute=absolute,
         )
 
-    def _env(self, spec: ServiceSpec) -> dict[str, str]:
-        return child_env(
-            self.environ,
-            spec.env,
-            restricted=self.settings.production or self.settings.server_command_path is not None,
-        )
+    def _env(self, spec: ServiceSpec, cwd: Path) -> dict[str, str]:
+        restricted = self.settings.production or self.settings.server_command_path is not None
+        place = self._place(cwd) if restricted else None
+        return child_env(self.environ, spec.env, restricted_to=place)
+
+    def _if_listed(self, check: Callable[[], object]) -> Callable[[], object]:
+        """Return what judges a command before it runs again, where a list says what may run."""
+        return (lambda: None) if self.settings.server_command_path is None else check
+
+    def _place(self, cwd: Path) -> Place:
+        return Place(cwd, self.roots, self.environ.get("PATH", ""))
 
 
 def own_origins(urls: Iterable[str]) -> frozenset[Origin]:

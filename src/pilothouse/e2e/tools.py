@@ -352,7 +352,7 @@ class Restarted(Result):
     E2E,
     effect="write",
     profile="default",
-    raises=(*FOUND, ServerStartFailed, UrlNotAllowed),
+    raises=(*FOUND, ServerStartFailed, CommandNotAllowed, UrlNotAllowed),
     examples=(Example(title="Start over", args={}),),
 )
 async def restart_server(args: RestartServer, helm: Helm) -> Restarted:

@@ -438,6 +438,26 @@ def test_with_a_list_only_what_is_listed_runs_and_only_as_it_is() -> None:
             assert case.calls() == ["--start", "--shutdown"]
 
 
+def test_a_listed_command_that_became_another_does_not_run_again() -> None:
+    with open_place() as place:
+        listed = place.app / "listed" / "serve.py"
+        with Driver(place, env={"SERVER_COMMAND_PATH": str(listed)}) as strict:
+            case, other = make_case(strict, "listed"), make_case(strict, "other")
+            session = case.start("ready")
+            listed.unlink()
+            listed.symlink_to(place.script("app.py", "open('ran', 'w')\n"))
+            place.app.joinpath("app.py").chmod(0o777)
+            fault = strict.fault("restartServer", sessionId=session["sessionId"])
+            assert fault["type"] == "command_not_allowed"
+            assert "everybody can write" in fault["message"]
+            page = strict.call("navigate", sessionId=session["sessionId"], url="/")
+            assert page["status"] == 200
+            assert strict.end(session)["success"]
+            assert (case.calls(), other.calls()) == (["--start"], [])
+            assert not (case.folder / "ran").exists()
+            assert last_seen(case.processes, lambda found: not found) == []
+
+
 def test_in_production_nothing_runs_that_is_not_listed() -> None:
     with open_place() as place, Driver(place, env={"PILOTHOUSE_ENV": "production"}) as driver:
         case = make_case(driver, "prod")

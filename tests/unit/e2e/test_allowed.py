@@ -11,6 +11,10 @@ import pytest
 from pilothouse.core.faults import InvalidInput
 from pilothouse.e2e.allowed import check_command, check_cwd, child_env
 from pilothouse.e2e.model import CommandNotAllowed, ServerStartFailed
+from pilothouse.e2e.own_code import Place
+
+NOWHERE = Path("/nowhere")
+PLACE = Place(NOWHERE, (NOWHERE,))
 
 
 def program(path: Path, mode: int = 0o755) -> Path:
@@ -28,8 +32,14 @@ def check(
     search: str = "",
     base: Path | None = None,
 ) -> Path:
+    place = Place(base or NOWHERE, (base or NOWHERE,), search)
     return check_command(
-        str(command), args, search_path=search, allowed=allowed, production=production, base=base
+        str(command),
+        args,
+        place=place,
+        allowed=allowed,
+        production=production,
+        absolute=base is None,
     )
 
 
@@ -425,10 +435,10 @@ OURS = {
 
 
 def test_a_child_gets_a_few_variables_its_port_and_what_was_asked() -> None:
-    got = child_env(OURS, {"DEBUG": "1", "PORT": "1"}, 3000, restricted=False)
+    got = child_env(OURS, {"DEBUG": "1", "PORT": "1"}, 3000, restricted_to=None)
     kept = {"PATH": "/bin", "HOME": "/home/me", "LANG": "C.UTF-8"}
     assert got == {**kept, "DEBUG": "1", "PORT": "3000"}
-    assert "PORT" not in child_env(OURS, {}, restricted=True)
+    assert "PORT" not in child_env(OURS, {}, restricted_to=PLACE)
 
 
 @pytest.mark.parametrize(
@@ -445,9 +455,9 @@ def test_a_variable_that_makes_programs_run_other_code_is_refused_where_it_count
     name: str,
 ) -> None:
     with pytest.raises(CommandNotAllowed, match=name) as refused:
-        child_env(OURS, {name: "x"}, 1, restricted=True)
+        child_env(OURS, {name: "x"}, 1, restricted_to=PLACE)
     assert refused.value.details["variable"] == name
-    assert child_env(OURS, {name: "x"}, 1, restricted=False)[name] == "x"
+    assert child_env(OURS, {name: "x"}, 1, restricted_to=None)[name] == "x"
 
 
 @pytest.mark.parametrize(
@@ -455,10 +465,10 @@ def test_a_variable_that_makes_programs_run_other_code_is_refused_where_it_count
     ["DEBUG", "NODE_ENV", "DATABASE_URL", "PYTHONUNBUFFERED", "FLASK_APP", "GOOGLE_API_KEY", "TZ"],
 )
 def test_usual_variables_may_be_set_everywhere(name: str) -> None:
-    assert child_env({}, {name: "x"}, restricted=True) == {name: "x"}
+    assert child_env({}, {name: "x"}, restricted_to=PLACE) == {name: "x"}
 
 
 @pytest.mark.parametrize("pair", [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0")])
 def test_an_impossible_variable_is_invalid_input(pair: tuple[str, str]) -> None:
     with pytest.raises(InvalidInput):
-        child_env({}, dict([pair]), restricted=False)
+        child_env({}, dict([pair]), restricted_to=None)
