@@ -21,6 +21,7 @@ from pilothouse.core.child_env import without_own_settings
 from pilothouse.core.clock import anchored, iso
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
+from pilothouse.held_folders import held
 
 if TYPE_CHECKING:
     from pilothouse.e2e.model import ServerInfo
@@ -205,4 +206,5 @@ def _say(answer: Answer) -> None:
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    asyncio.run(keep(Order(**{**given, "command": tuple(given["command"])})))
+    with held(Path.cwd()):
+        asyncio.run(keep(Order(**{**given, "command": tuple(given["command"])})))

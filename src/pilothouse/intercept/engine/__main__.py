@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse.core.clock import anchored
+from pilothouse.held_folders import held
 from pilothouse.http_token import token_at
 from pilothouse.intercept.engine.announcing import Announcer
 from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
@@ -165,7 +166,8 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     options = _options()
     owner = take_standard_output()
-    asyncio.run(run(options, owner))
+    with held(options.folder):
+        asyncio.run(run(options, owner))
 
 
 if __name__ == "__main__":
