@@ -46,6 +46,8 @@ class Order:
     cwd: str
     port: int = 0
     timeout_ms: int = START_MS
+    log_mb: int = 100
+    """What one log of the server may take."""
 
     @property
     def name(self) -> str:
@@ -192,6 +194,7 @@ async def _server(order: Order, folder: Path, ended: asyncio.Event) -> PlainServ
         env=env,
         clock=anchored(time.time, time.monotonic),
         on_exit=lambda _: ended.set(),
+        most_log_bytes=order.log_mb << 20,
     )
 
 

@@ -115,6 +115,7 @@ class Starter:
             on_line=lambda stream, line: on_line(spec.name, stream, line),
             on_exit=lambda code: on_exit(spec.name, code),
             report=report,
+            most_log_bytes=self.settings.log_mb << 20,
         )
 
     def check(self, spec: ServiceSpec) -> Path:
