@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
     from pilothouse.server.session import Session
 
@@ -97,6 +98,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         make_folder=lambda name: private_folder(
             settings.home, os.environ, "state", f"sessions/{name}"
         ),
+        why_swept=partial(_why_swept, settings),
         state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
         driver_environ=driver_environ,
@@ -109,6 +111,12 @@ async def _helm(session: Session) -> AsyncIterator[object]:
     )
     async with open_sessions(means) as sessions:
         yield sessions
+
+
+def _why_swept(settings: Settings, session_id: str) -> str:
+    from pilothouse.state_sweep import why_swept
+
+    return why_swept(settings, os.environ, session_id)
 
 
 @asynccontextmanager
@@ -168,6 +176,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
             on_history=partial(_tell_history, shared),
             engine_options=[
                 f"--max-bytes={settings.history_mb << 20}",
+                f"--max-age-s={settings.keep_days * 86_400}",
                 *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
                 *([f"--client-cert={settings.client_cert}"] if settings.client_cert else []),
                 *(["--insecure"] if settings.upstream_insecure else []),

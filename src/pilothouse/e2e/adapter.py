@@ -82,7 +82,7 @@ class Sessions:
         self._keepers: dict[str, _Keeper] = {}
         self._holding: set[_Keeper] = set()
         """Also those that are still starting, or ending."""
-        self._ended = EndedSessions()
+        self._ended = EndedSessions(means.why_swept)
 
     # Finding
 
@@ -128,6 +128,10 @@ class Sessions:
         if session_id is None and self._keepers:
             return {}, ()
         return self._ended.failed_logs(session_id or self._ended.last)
+
+    def why_swept(self, session_id: str | None) -> str:
+        """Return when and why the files of an ended session were removed, if they were."""
+        return self._means.why_swept(session_id or self._ended.last)
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""

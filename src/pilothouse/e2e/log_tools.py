@@ -91,7 +91,13 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
 
     failed, folders = helm.failed_logs(args.session_id)
     if failed:
-        return await read(failed.get(args.service or "") or next(iter(failed.values())), folders)
+        logs = failed.get(args.service or "") or next(iter(failed.values()))
+        try:
+            return await read(logs, folders)
+        except LogFileNotFound as missing:
+            if why := helm.why_swept(args.session_id):
+                missing.message += f" The files of its session were {why}."
+            raise
     async with helm.using(args.session_id) as session:
         return await read(server_of(session, args.service).info.logs, session.log_folders)
 
