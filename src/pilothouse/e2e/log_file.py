@@ -51,6 +51,7 @@ class LogFile:
         """Of the first byte of the file that is written now."""
         self._size = 0
         self._older: Path | None = None
+        self._ends_line = True
         self._left_out = 0
         self._why = ""
 
@@ -69,7 +70,8 @@ class LogFile:
                 self._append(data[:cut])
                 self._go_on_in(fresh)
             if self._left_out:
-                self._append(f"… {self._left_out} bytes are missing here: {self._why}\n".encode())
+                gap = f"… {self._left_out} bytes are missing here: {self._why}\n"
+                self._append((gap if self._ends_line else f"\n{gap}").encode())
                 self._left_out = 0
             begin = begin if cut else self._end
             self._append(data[cut:])
@@ -94,6 +96,7 @@ class LogFile:
         while left:
             done = os.write(self._file, left)
             self._size += done
+            self._ends_line = left[done - 1] == ord("\n")
             left = left[done:]
 
     def _fresh(self) -> tuple[int, Path]:

@@ -140,7 +140,7 @@ def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
 
 
 def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> Onward:
-    """Return the lines that follow a place, oldest first; a line without its end is one, too.
+    """Return the lines that follow a place, oldest first.
 
     Raises:
         LogFileNotFound: there is no such file.
@@ -150,10 +150,9 @@ def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> O
         restarted = place > log.end
         begin = log.start if restarted else max(place, log.start)
         raw = log.read(begin, min(log.end - begin, MAX_ANSWER))
-        if begin + len(raw) == log.end:
-            raw = raw[: len(raw) - _half_character(raw)]
-        elif (whole := raw.rfind(b"\n") + 1) > 0:
-            raw = raw[:whole]
+        is_more = begin + len(raw) < log.end
+        # A line that is still being written is told when it is all that there is.
+        raw = raw[: raw.rfind(b"\n") + 1 or len(raw) - _half_character(raw)]
         pieces = [piece for piece in _LINE_ENDS.split(raw) if piece]
         told = [_shown(piece, len(piece)) for piece in pieces[:lines]]
         after = begin + sum(map(len, pieces[:lines]))
@@ -162,7 +161,7 @@ def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> O
             after,
             log.end,
             0 if restarted else begin - place,
-            after < begin + len(raw) or any(was_cut for _, was_cut in told),
+            is_more or len(pieces) > lines or any(was_cut for _, was_cut in told),
             restarted,
         )
 
