@@ -266,7 +266,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
         pairing=Pairing(pairing_secret(settings)),
         clock=shared.clock,
         guidance=guidance,
-        open_journal=partial(open_journal, journals),
+        open_journal=partial(open_journal, journals, kept_s=settings.keep_days * 86_400),
         on_connected=connected,
         on_state=partial(shared.services.__setitem__, "bookmarks link"),
         on_port=shared.listeners.add,

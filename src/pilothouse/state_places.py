@@ -90,7 +90,12 @@ PLACES = (
     Place("packets set aside", "data", "intercept", "history.db.corrupt-*"),
     Place("intercept audit", "data", "intercept", "audit.jsonl"),
     Place("bookmark exports", "data", "bookmarks/exports"),
-    Place("bookmark journals", "data", "bookmarks/journals", stays="8 MB a profile"),
+    Place(
+        "bookmark journals",
+        "data",
+        "bookmarks/journals",
+        stays="8 MB a profile, the last 10 changes always",
+    ),
     Place("wrapped servers", "state", WRAP, are_folders=True, in_use=_wrap_in_use),
     Place("hub logs", "state", "hub", "hub-*.log*", in_use=_hub_in_use),
     Place("hub leftovers", "state", "journals", "*.journal", stays="the next hub clears up"),

@@ -87,6 +87,9 @@ def sweep(settings: Settings, environ: Mapping[str, str], now: float) -> Report:
     for removal in plan(entries, max_age_s=max_age_s, max_bytes=most if half else 0):
         kept = removal.kept
         place = next(place for place in PLACES if place.kind == kept.kind)
+        # Before it goes: afterwards it may be asked for at once, or we may have ended.
+        why = _why(settings, removal.reason, kept.age_s, now)
+        notes.add(now * 1000, f"{kept.kind}/{kept.name}: {why}")
         try:
             is_gone = _remove(place, kept.name, settings, environ)
         except OSError as error:
@@ -94,8 +97,6 @@ def sweep(settings: Settings, environ: Mapping[str, str], now: float) -> Report:
             continue
         if is_gone:
             report.removed.append(removal)
-            why = _why(settings, removal.reason, kept.age_s, now)
-            notes.add(now * 1000, f"{kept.kind}/{kept.name}: {why}")
     return report
 
 
