@@ -14,12 +14,14 @@ from pilothouse.server.parts import LaterPart, Part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from anyio.abc import TaskGroup
 
     from pilothouse.bookmarks.shelf import Shelf
     from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
+    from pilothouse.observe.store_room import Caps
     from pilothouse.server.session import Session
 
 
@@ -28,7 +30,8 @@ async def _observatory(session: Session) -> AsyncIterator[object]:
     from pilothouse.observe.adapter import Observatory, open_observatory
     from pilothouse.observe.session_store import open_store
 
-    with open_store(session.settings.store, session.id) as keep:
+    caps_of = partial(_store_caps, session.settings)
+    with open_store(session.settings.store, session.id, caps_of) as keep:
 
         def make(tasks: TaskGroup) -> Observatory:
             return Observatory(
@@ -111,6 +114,16 @@ async def _helm(session: Session) -> AsyncIterator[object]:
     )
     async with open_sessions(means) as sessions:
         yield sessions
+
+
+def _store_caps(settings: Settings, path: Path) -> Caps | None:
+    """Return what a store may hold: as much as it likes where the user wants it elsewhere."""
+    from pilothouse.observe.store_room import Caps
+    from pilothouse.state_places import DAY_S, is_ours, store_bytes
+
+    if not is_ours(path, settings, os.environ):
+        return None
+    return Caps(settings.keep_days * DAY_S, store_bytes(settings))
 
 
 def _why_swept(settings: Settings, session_id: str) -> str:

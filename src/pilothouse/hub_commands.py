@@ -36,7 +36,7 @@ def main(command: str, settings: Settings, parsed: argparse.Namespace) -> int:
     try:
         match command:
             case "status":
-                return _status(files, settings.home, as_json=parsed.json)
+                return _status(files, settings, as_json=parsed.json)
             case "stop":
                 return _stop(files)
         return _logs(files, parsed.lines, follow=parsed.follow)
@@ -45,23 +45,24 @@ def main(command: str, settings: Settings, parsed: argparse.Namespace) -> int:
         return 1
 
 
-def _status(files: HubFiles, home: str, *, as_json: bool) -> int:
+def _status(files: HubFiles, settings: Settings, *, as_json: bool) -> int:
     told = ask(str(files.socket), {"status": True})
     if told is None:
         sys.stderr.write(NONE)
         return 1
-    status = {**told["status"], "kept": _kept(told["status"], home)}
+    status = {**told["status"], "kept": _kept(told["status"], settings)}
     sys.stdout.write(json.dumps(status, indent=2) + "\n" if as_json else shown(status))
     return 0
 
 
-def _kept(status: dict[str, Any], home: str) -> list[dict[str, Any]]:
+def _kept(status: dict[str, Any], own: Settings) -> list[dict[str, Any]]:
     """Measure what the hub of this home and its sessions keep on disk, under the hub's caps."""
     from pilothouse.core.settings import unpacked
     from pilothouse.state_places import usage
 
-    # A home that is told as a relative path is another one from here.
-    settings = replace(unpacked(status["settings"]), home=home)
+    hubs = unpacked(status["settings"])
+    # A home that is told as a relative path is another one from here; a store is a session's own.
+    settings = replace(hubs, home=own.home, store=hubs.store or own.store)
     return usage(settings, os.environ, time.time())
 
 

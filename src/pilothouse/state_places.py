@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.retention import Kept
-from pilothouse.folders import SESSIONS, folder_for
+from pilothouse.folders import SESSIONS, folder_for, state_folders
 from pilothouse.held_folders import is_locked
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ PLACES = (
         "bookmark journals",
         "data",
         "bookmarks/journals",
-        stays="8 MB a profile, the last 10 changes always",
+        stays="8 MB a profile",
     ),
     Place("wrapped servers", "state", WRAP, are_folders=True, in_use=_wrap_in_use),
     Place("hub logs", "state", "hub", "hub-*.log*", in_use=_hub_in_use),
@@ -210,6 +210,38 @@ def _exists(name: str, folder: int) -> bool:
     return False
 
 
+# The store of all observed events, which lies where a user wants it
+
+
+def is_ours(path: Path, settings: Settings, environ: Mapping[str, str]) -> bool:
+    """Tell whether a path leads into our own folders."""
+    real = path.resolve()
+    folders = state_folders(settings.home, environ).values()
+    return any(real.is_relative_to(folder.resolve()) for folder in folders)
+
+
+def store_bytes(settings: Settings) -> int:
+    """Return what a store in our own folders may take; 0 is no limit."""
+    return (settings.keep_mb << 20) // 4
+
+
+def store_size(settings: Settings) -> int:
+    """Return what the store takes that the settings name; 0 without one."""
+    path = _store(settings)
+    return sum(_size(Path(f"{path}{end}")) for end in ("", *COMPANIONS)) if path else 0
+
+
+def _store(settings: Settings) -> Path | None:
+    kind, _, path = settings.store.partition(":")
+    return Path(path).expanduser() if kind == "sqlite" and path else None
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
 # Telling
 
 
@@ -228,6 +260,12 @@ def usage(settings: Settings, environ: Mapping[str, str], now: float) -> list[di
         rows.append({"kind": place.kind, "entries": len(found), "bytes": size, "cap": cap})
         if place.are_folders:
             rows += _parts(place, found, settings)
+    if path := _store(settings):
+        most = store_bytes(settings) >> 20
+        limits = f"{_days(settings)}, {most:,} MB" if most else _days(settings)
+        cap = limits if is_ours(path, settings, environ) else "none: it lies elsewhere"
+        size = store_size(settings)
+        rows.append({"kind": "observe store", "entries": 1, "bytes": size, "cap": cap})
     whole = sum(row["bytes"] for row in rows if "of" not in row)
     entries = sum(row["entries"] for row in rows if "of" not in row)
     cap = f"{settings.keep_mb:,} MB" if settings.keep_mb else "none"
@@ -249,5 +287,9 @@ def _parts(place: Place, found: list[Found], settings: Settings) -> Iterator[dic
 def _cap(place: Place, settings: Settings) -> str:
     if place.stays:
         return place.stays
-    age = f"{settings.keep_days} days" if settings.keep_days else "none"
+    age = _days(settings)
     return f"{age}, {settings.history_mb:,} MB" if place.kind == PACKETS else age
+
+
+def _days(settings: Settings) -> str:
+    return f"{settings.keep_days} days" if settings.keep_days else "none"

@@ -25,6 +25,7 @@ from pilothouse.state_places import (
     WRAP,
     find,
     opened,
+    store_size,
     wrap_logs,
 )
 
@@ -81,7 +82,7 @@ def sweep(settings: Settings, environ: Mapping[str, str], now: float) -> Report:
         entries += found
     # Who has asked for more packets than half of it should not lose all else for that.
     half = (settings.keep_mb << 20) // 2
-    most = (settings.keep_mb << 20) - min(packets, half)
+    most = (settings.keep_mb << 20) - min(packets, half) - min(store_size(settings), half // 2)
     notes = AuditFile(_notes(settings, environ))
     notes.read()
     for removal in plan(entries, max_age_s=max_age_s, max_bytes=most if half else 0):
