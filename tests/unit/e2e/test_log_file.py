@@ -8,12 +8,13 @@ import signal
 import threading
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pilothouse.e2e import logs
 from pilothouse.e2e.log_file import LEAST_BYTES, LogFile, older_name, place_of
 from pilothouse.e2e.logs import Onward, onward, since, sizes, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
@@ -154,6 +155,31 @@ def test_a_reader_beside_the_writer_loses_and_repeats_nothing(path: Path) -> Non
         writing.join()
     assert len(found) * WIDTH + missed == many * WIDTH
     assert found == sorted(set(found))
+
+
+@pytest.mark.parametrize("written", [100, 5_900])
+def test_a_log_that_goes_on_elsewhere_while_it_is_opened_is_opened_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    moments = iter([6_000, 6_000])
+    open_file = logs._open_file
+
+    def open_later(*how: Any) -> tuple[int, int]:
+        """Just before, more is written than the file has room for."""
+        nonlocal written
+        if many := next(moments, 0):
+            write(log, written, many)
+            written += many
+        return open_file(*how)
+
+    with log_at(path) as log:
+        write(log, 0, written)
+        monkeypatch.setattr(logs, "_open_file", open_later)
+        found = tail(path, 10_000, within=(path.parent,))
+    told = numbers(found.text)
+    assert told == list(range(told[0], written))
+    assert found.start == told[0] * WIDTH
+    assert found.size == written * WIDTH
 
 
 def test_what_is_handed_on_by_offsets_goes_on_as_well(path: Path) -> None:
