@@ -191,7 +191,11 @@ def wrap_logs(name: str, folder: int) -> Path | None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """A descriptor of one of our folders, -1 if it is not there. Raises OSError for a link."""
+    """Open one of our folders until the block ends: its descriptor, -1 if it is not there.
+
+    Raises:
+        OSError: it cannot be opened, or is a link.
+    """
     try:
         folder = os.open(path, _FOLDER)
     except FileNotFoundError:
