@@ -14,6 +14,7 @@ from pilothouse.browser import find_browser
 from pilothouse.core.redact import Redactor
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.core.settings import SETTINGS
+from pilothouse.daily_sweep import keep_swept
 from pilothouse.groups import PARTS
 from pilothouse.http_token import check_token, doorkeeper, http_access
 from pilothouse.paired import is_paired, watch_pairing
@@ -210,6 +211,7 @@ async def _stdio(
                 extend(server)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
+                tasks.start_soon(keep_swept, settings, log.of("sweep"))
                 if house.selection.unpaired:
                     tasks.start_soon(watch_pairing, house)
                 if settings.metrics_port >= 0:
@@ -377,6 +379,7 @@ async def _http(
             serving(app, listener, settings.tls_cert, settings.tls_key),
             anyio.create_task_group() as tasks,
         ):
+            tasks.start_soon(keep_swept, settings, log.of("sweep"))
             if house.selection.unpaired:
                 tasks.start_soon(watch_pairing, house)
             if ready is not None:

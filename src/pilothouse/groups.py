@@ -14,11 +14,14 @@ from pilothouse.server.parts import LaterPart, Part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from anyio.abc import TaskGroup
 
     from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
+    from pilothouse.observe.store_room import Caps
     from pilothouse.server.session import Session
 
 
@@ -27,7 +30,8 @@ async def _observatory(session: Session) -> AsyncIterator[object]:
     from pilothouse.observe.adapter import Observatory, open_observatory
     from pilothouse.observe.session_store import open_store
 
-    with open_store(session.settings.store, session.id) as keep:
+    caps_of = partial(_store_caps, session.settings)
+    with open_store(session.settings.store, session.id, caps_of) as keep:
 
         def make(tasks: TaskGroup) -> Observatory:
             return Observatory(
@@ -97,6 +101,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         make_folder=lambda name: private_folder(
             settings.home, os.environ, "state", f"sessions/{name}"
         ),
+        why_swept=partial(_why_swept, settings),
         state_folder=lambda: private_folder(settings.home, os.environ, "state", "logins"),
         find_browser=chromium,
         driver_environ=driver_environ,
@@ -109,6 +114,22 @@ async def _helm(session: Session) -> AsyncIterator[object]:
     )
     async with open_sessions(means) as sessions:
         yield sessions
+
+
+def _store_caps(settings: Settings, path: Path) -> Caps | None:
+    """Return what a store may hold: as much as it likes where the user wants it elsewhere."""
+    from pilothouse.observe.store_room import Caps
+    from pilothouse.state_places import DAY_S, is_ours, store_bytes
+
+    if not is_ours(path, settings, os.environ):
+        return None
+    return Caps(settings.keep_days * DAY_S, store_bytes(settings))
+
+
+def _why_swept(settings: Settings, session_id: str) -> str:
+    from pilothouse.state_sweep import why_swept
+
+    return why_swept(settings, os.environ, session_id)
 
 
 @asynccontextmanager
@@ -168,6 +189,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
             on_history=partial(_tell_history, shared),
             engine_options=[
                 f"--max-bytes={settings.history_mb << 20}",
+                f"--max-age-s={settings.keep_days * 86_400}",
                 *([f"--upstream-ca={settings.upstream_ca}"] if settings.upstream_ca else []),
                 *([f"--client-cert={settings.client_cert}"] if settings.client_cert else []),
                 *(["--insecure"] if settings.upstream_insecure else []),
@@ -257,7 +279,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
         pairing=Pairing(pairing_secret(settings)),
         clock=shared.clock,
         guidance=guidance,
-        open_journal=partial(open_journal, journals),
+        open_journal=partial(open_journal, journals, kept_s=settings.keep_days * 86_400),
         on_connected=connected,
         on_state=partial(shared.services.__setitem__, "bookmarks link"),
         on_port=shared.listeners.add,

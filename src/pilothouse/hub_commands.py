@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.gateway.control import ask, listening_pid
@@ -15,7 +16,7 @@ from pilothouse.hub_files import hub_files
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pilothouse.core.settings import Settings
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 STOP_S = 30.0
 """How long a hub may take to end its workers."""
 LOOK_S = 0.2
+_SESSION_HEAD = ("SESSION", "CLIENT", "LAST SEEN", "WORKER", "STATE", "MEMORY")
+_KEPT_HEAD = ("KEPT ON DISK", "ENTRIES", "SIZE", "CAP")
 NONE = "no hub is running for this home; a client or `pilothouse serve` starts one\n"
 
 
@@ -33,7 +36,7 @@ def main(command: str, settings: Settings, parsed: argparse.Namespace) -> int:
     try:
         match command:
             case "status":
-                return _status(files, as_json=parsed.json)
+                return _status(files, settings, as_json=parsed.json)
             case "stop":
                 return _stop(files)
         return _logs(files, parsed.lines, follow=parsed.follow)
@@ -42,14 +45,25 @@ def main(command: str, settings: Settings, parsed: argparse.Namespace) -> int:
         return 1
 
 
-def _status(files: HubFiles, *, as_json: bool) -> int:
+def _status(files: HubFiles, settings: Settings, *, as_json: bool) -> int:
     told = ask(str(files.socket), {"status": True})
     if told is None:
         sys.stderr.write(NONE)
         return 1
-    status = told["status"]
+    status = {**told["status"], "kept": _kept(told["status"], settings)}
     sys.stdout.write(json.dumps(status, indent=2) + "\n" if as_json else shown(status))
     return 0
+
+
+def _kept(status: dict[str, Any], own: Settings) -> list[dict[str, Any]]:
+    """Measure what the hub of this home and its sessions keep on disk, under the hub's caps."""
+    from pilothouse.core.settings import unpacked
+    from pilothouse.state_places import usage
+
+    hubs = unpacked(status["settings"])
+    # A home that is told as a relative path is another one from here; a store is a session's own.
+    settings = replace(hubs, home=own.home, store=hubs.store or own.store)
+    return usage(settings, os.environ, time.time())
 
 
 def shown(status: dict[str, Any]) -> str:
@@ -63,11 +77,26 @@ def shown(status: dict[str, Any]) -> str:
     ]
     lines += [f"{name}: {where}" for name, where in status["services"].items()]
     if status["seats"]:
-        head = ("SESSION", "CLIENT", "LAST SEEN", "WORKER", "STATE", "MEMORY")
-        rows = [head, *map(_row, status["seats"])]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += ["", *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)]
+        lines += ["", *_table(_SESSION_HEAD, map(_row, status["seats"]))]
+    if kept := status.get("kept"):
+        lines += ["", *_table(_KEPT_HEAD, map(_kept_row, kept))]
+    if swept := status.get("swept"):
+        lines.append(
+            f"last swept at {swept['at']}: {swept['removed']} removed, {_mb(swept['bytes'])}"
+        )
+        lines += [f"not swept: {failure}" for failure in swept["failed"]]
     return "\n".join(lines) + "\n"
+
+
+def _table(head: tuple[str, ...], body: Iterable[tuple[str, ...]]) -> list[str]:
+    rows = [head, *body]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _kept_row(row: dict[str, Any]) -> tuple[str, ...]:
+    name = f"  {row['kind']}" if "of" in row else row["kind"]
+    return name, str(row["entries"]), _size(row["bytes"]), row["cap"]
 
 
 def _row(seat: dict[str, Any]) -> tuple[str, ...]:
@@ -79,6 +108,10 @@ def _row(seat: dict[str, Any]) -> tuple[str, ...]:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _size(size: int) -> str:
+    return _mb(size) if size >= 1 << 20 else f"{size / (1 << 10):,.0f} KB"
 
 
 def _mb(size: int) -> str:

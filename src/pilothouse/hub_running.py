@@ -15,6 +15,7 @@ import anyio
 
 from pilothouse import __version__
 from pilothouse.core.settings import BY_NAME, packed, unpacked
+from pilothouse.daily_sweep import keep_swept
 from pilothouse.gateway.control_door import ControlDoor
 from pilothouse.gateway.hub import Hub
 from pilothouse.gateway.line_bridge import Bridges
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pilothouse.server.auth import Gate, OAuthConfig
     from pilothouse.server.house import House
     from pilothouse.server.logs import Log
+    from pilothouse.state_sweep import Report
 
     type Ready = Callable[[str], None]
     """Is told the URL once the hub listens."""
@@ -117,6 +119,7 @@ class Standing:
         self.control = control
         self._plan = plan
         self._house = house
+        self._swept: Report | None = None
 
     @property
     def in_use(self) -> bool:
@@ -126,6 +129,10 @@ class Standing:
         """Which of these settings this hub does not run with."""
         asked, own = unpacked(wanted), replace(self._plan.settings, http_port=self._plan.port)
         return [name for name in wanted if getattr(asked, name, None) != getattr(own, name, None)]
+
+    def learn_swept(self, report: Report) -> None:
+        """Remember what the last sweep did."""
+        self._swept = report
 
     def status(self) -> dict[str, Any]:
         """What `pilothouse status` shows."""
@@ -142,6 +149,7 @@ class Standing:
             "settings": packed(replace(plan.settings, **secrets)),
             "relays": len(self.control.relays),
             "services": dict(house.services),
+            "swept": self._swept.facts() if self._swept else None,
             **self.hub.status(),
         }
 
@@ -211,6 +219,8 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             control.paired()
 
         stack.callback(asyncio.create_task(announce_pairing()).cancel)
+        sweeping = keep_swept(settings, log, standing.learn_swept)
+        stack.callback(asyncio.create_task(sweeping).cancel)
         server = await asyncio.get_running_loop().create_server(
             hub.door.client, sock=plan.listener, ssl=plan.tls
         )

@@ -56,6 +56,8 @@ OF_THE_HUB = (
     "registry",
     "peer_url",
     "browser",
+    "keep_days",
+    "keep_mb",
     "history_mb",
     "upstream_ca",
     "client_cert",

@@ -21,6 +21,7 @@ from pilothouse.core.child_env import without_own_settings
 from pilothouse.core.clock import anchored, iso
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
+from pilothouse.held_folders import held
 
 if TYPE_CHECKING:
     from pilothouse.e2e.model import ServerInfo
@@ -45,6 +46,8 @@ class Order:
     cwd: str
     port: int = 0
     timeout_ms: int = START_MS
+    log_mb: int = 100
+    """What one log of the server may take."""
 
     @property
     def name(self) -> str:
@@ -191,6 +194,7 @@ async def _server(order: Order, folder: Path, ended: asyncio.Event) -> PlainServ
         env=env,
         clock=anchored(time.time, time.monotonic),
         on_exit=lambda _: ended.set(),
+        most_log_bytes=order.log_mb << 20,
     )
 
 
@@ -205,4 +209,5 @@ def _say(answer: Answer) -> None:
 
 if __name__ == "__main__":
     given = json.load(sys.stdin)
-    asyncio.run(keep(Order(**{**given, "command": tuple(given["command"])})))
+    with held(Path.cwd()):
+        asyncio.run(keep(Order(**{**given, "command": tuple(given["command"])})))

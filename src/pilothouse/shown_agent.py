@@ -298,8 +298,10 @@ class ShownAgent:
         path = folder / name
         known = _FILE.fullmatch(name) is not None and path.parent == folder
         if not known or path.is_symlink() or not path.is_file():
+            helm: Helm | None = self._session.opened(Helm)
+            why = helm.why_swept(app) if known and helm is not None else ""
             raise NoSuchThing(
-                f"this app has no file {name[:80]!r} to show",
+                f"this app has no file {name[:80]!r} to show{why and f': its files were {why}'}",
                 hint="its dossiers stand in /api/overview; each has a failure-N.png beside it",
             )
         return await asyncio.to_thread(path.read_bytes)

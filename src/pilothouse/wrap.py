@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,8 @@ class Misuse(Exception):
 def main(settings: Settings, argv: Sequence[str]) -> int:
     """Carry out one verb, print its JSON line and return the exit code."""
     try:
-        order = parse(argv, os.getcwd(), os.environ.get("PORT", ""))
+        asked = parse(argv, os.getcwd(), os.environ.get("PORT", ""))
+        order = replace(asked, log_mb=settings.log_mb)
         folder = private_folder(settings.home, os.environ, "state", f"wrap/{order.name}")
         # A socket's path must be short, and the home of Pilothouse may be anything but.
         os.chdir(folder)

@@ -30,17 +30,20 @@ ALWAYS_KEPT = 10
 """The newest, whatever they measure: who removed everything wants it back."""
 
 
-def open_journal(folder: Path, profile_id: str, *, alone: bool = True) -> Journal:
+def open_journal(
+    folder: Path, profile_id: str, *, alone: bool = True, kept_s: float = 0.0
+) -> Journal:
     """The journal of a profile, with what an earlier process left in it.
 
-    `alone` says that no other process can be writing it right now.
+    `alone` says that no other process can be writing it right now; `kept_s` how long an entry is
+    kept that is none of the newest, without a limit if it is 0.
 
     Raises:
         OSError: it cannot be opened.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(profile_id.encode("utf-8", "replace")).hexdigest()
-    return Journal(folder / f"{name[:32]}.jsonl", tag=name[:4], alone=alone)
+    return Journal(folder / f"{name[:32]}.jsonl", tag=name[:4], alone=alone, kept_s=kept_s)
 
 
 class Journal:
@@ -53,11 +56,13 @@ class Journal:
         tag: str = "0",
         kept_entries: int = KEPT_ENTRIES,
         kept_bytes: int = KEPT_BYTES,
+        kept_s: float = 0.0,
         alone: bool = True,
     ) -> None:
         self._path = path
         self._tag = tag
         self._kept_entries, self._kept_bytes = kept_entries, kept_bytes
+        self._kept_ms = kept_s * 1000
         self.plans = Plans()
         """What agents mean to do to this profile; not on file."""
         self._load(alone)
@@ -269,7 +274,8 @@ class Journal:
         kept = self._newest()
         going = self._file.size - sum(entry.bytes for entry in kept)
         has_many = len(self._entries) > 2 * self._kept_entries
-        if not going or (going * 2 < self._file.size and not has_many):
+        has_old = any(map(self._is_old, self._entries.values())) and len(kept) < len(self._entries)
+        if not going or (going * 2 < self._file.size and not has_many and not has_old):
             return
         named = {id for entry in kept for id in records.ids_in(entry)}
         ids = {id: self.current(id) for id in named if id in self._ids}
@@ -292,10 +298,13 @@ class Journal:
         room = self._kept_bytes
         for entry in reversed(self._entries.values()):
             room -= entry.bytes
-            has_room = room >= 0 and len(kept) < self._kept_entries
+            has_room = room >= 0 and len(kept) < self._kept_entries and not self._is_old(entry)
             if not entry.outcome or len(kept) < ALWAYS_KEPT or has_room:
                 kept.append(entry)
         return kept[::-1]
+
+    def _is_old(self, entry: Entry) -> bool:
+        return 0 < self._kept_ms < _now() - entry.at
 
 
 def _now() -> float:

@@ -108,6 +108,28 @@ class Settings:
         separators=":,",
     )
     browser: str = _setting("", "Chrome, Chromium or Edge to start", "PILOTHOUSE_BROWSER")
+    keep_days: int = _setting(
+        7,
+        "Files of sessions, exports, packets and logs are removed at this age; 0 keeps them",
+        "PILOTHOUSE_KEEP_DAYS",
+        unit="days",
+        least=0,
+    )
+    keep_mb: int = _setting(
+        2048,
+        "What all of these may take on disk; beyond it the oldest that nobody uses are removed;"
+        " 0 is no limit",
+        "PILOTHOUSE_KEEP_MB",
+        unit="MB",
+        least=0,
+    )
+    log_mb: int = _setting(
+        100,
+        "What one log of a dev server may take; its older half makes room",
+        "PILOTHOUSE_LOG_MB",
+        unit="MB",
+        least=1,
+    )
 
     # Transports
     transport: str = _setting(
@@ -347,7 +369,7 @@ class Settings:
         group="intercept",
     )
     history_mb: int = _setting(
-        2048,
+        1024,
         "Size at which the oldest packets make room for newer ones",
         "PILOTHOUSE_HISTORY_MB",
         unit="MB",

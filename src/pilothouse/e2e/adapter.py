@@ -31,6 +31,7 @@ from pilothouse.e2e.model import (
 from pilothouse.e2e.ports import Entrance
 from pilothouse.e2e.proxy import open_proxy
 from pilothouse.e2e.session import CRASH, E2eSession
+from pilothouse.held_folders import held
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,7 +82,7 @@ class Sessions:
         self._keepers: dict[str, _Keeper] = {}
         self._holding: set[_Keeper] = set()
         """Also those that are still starting, or ending."""
-        self._ended = EndedSessions()
+        self._ended = EndedSessions(means.why_swept)
 
     # Finding
 
@@ -127,6 +128,10 @@ class Sessions:
         if session_id is None and self._keepers:
             return {}, ()
         return self._ended.failed_logs(session_id or self._ended.last)
+
+    def why_swept(self, session_id: str | None) -> str:
+        """Return when and why the files of an ended session were removed, if they were."""
+        return self._means.why_swept(session_id or self._ended.last)
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
@@ -205,27 +210,8 @@ class Sessions:
     ) -> None:
         session = keeper.session
         try:
-            async with (
-                open_proxy(
-                    lambda: self._builder.policy(session),
-                    lambda refusal: session.note("refused", refusal.reason),
-                    clock=self._means.clock,
-                ) as proxy,
-                self._entrance(session, request, proxy.port) as session.entrance,
-            ):
-                session.proxy = proxy
-                own_ports = {proxy.port, session.entrance.port}
-                self._means.listeners.update(own_ports)
-                try:
-                    await _unless(keeper.over, self._builder.bring_up(session, request, report))
-                    self._keepers[session.id] = keeper
-                    if not started.done():
-                        started.set_result(None)
-                    await self._until_over(keeper)
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._take_down(keeper)
-                    self._means.listeners.difference_update(own_ports)
+            with held(session.folder):
+                await self._hold(keeper, request, report, started)
         except Exception as error:
             if started.done():
                 raise
@@ -236,6 +222,36 @@ class Sessions:
             started.exception()  # nobody may be waiting for it any more
             self._holding.discard(keeper)
             keeper.done.set()
+
+    async def _hold(
+        self,
+        keeper: _Keeper,
+        request: StartRequest,
+        report: Callable[[str], None],
+        started: asyncio.Future[None],
+    ) -> None:
+        session = keeper.session
+        async with (
+            open_proxy(
+                lambda: self._builder.policy(session),
+                lambda refusal: session.note("refused", refusal.reason),
+                clock=self._means.clock,
+            ) as proxy,
+            self._entrance(session, request, proxy.port) as session.entrance,
+        ):
+            session.proxy = proxy
+            own_ports = {proxy.port, session.entrance.port}
+            self._means.listeners.update(own_ports)
+            try:
+                await _unless(keeper.over, self._builder.bring_up(session, request, report))
+                self._keepers[session.id] = keeper
+                if not started.done():
+                    started.set_result(None)
+                await self._until_over(keeper)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._take_down(keeper)
+                self._means.listeners.difference_update(own_ports)
 
     @asynccontextmanager
     async def _entrance(

@@ -51,6 +51,8 @@ class Means:
     starter: Starter
     explain: Explain
     make_folder: Callable[[str], Path]
+    why_swept: Callable[[str], str]
+    """When and why the files of a session were removed; empty if they were not."""
     state_folder: Callable[[], Path]
     """Where saved logins outlive their sessions."""
     find_browser: Callable[[], str]

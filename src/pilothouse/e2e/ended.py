@@ -20,6 +20,8 @@ from pilothouse.e2e.output import open_output
 from pilothouse.e2e.session import CRASH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.session import E2eSession
 
@@ -56,7 +58,8 @@ class _End:
 class EndedSessions:
     """Remembers how the last sessions of an agent ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, why_swept: Callable[[str], str]) -> None:
+        self._why_swept = why_swept
         self._ends: dict[str, _End] = {}
         self.past: list[Past] = []
         """Those that had failed steps, the newest at the end."""
@@ -91,12 +94,16 @@ class EndedSessions:
     def fault(self, session_id: str) -> SessionNotFound | BrowserCrashed:
         """Make the fault of a call for a session that is not open."""
         if end := self._ends.get(session_id):
-            return end.fault(session_id, f"Session {session_id} not found. It ended")
-        return SessionNotFound(
-            f"Session {session_id} not found. Please call startSession first.",
-            hint="call startSession, then pass the sessionId that it gives",
-            sessionId=session_id,
-        )
+            fault = end.fault(session_id, f"Session {session_id} not found. It ended")
+        else:
+            fault = SessionNotFound(
+                f"Session {session_id} not found. Please call startSession first.",
+                hint="call startSession, then pass the sessionId that it gives",
+                sessionId=session_id,
+            )
+        if why := self._why_swept(session_id):
+            fault.message += f" Its files were {why}."
+        return fault
 
     def last_fault(self) -> SessionNotFound | BrowserCrashed:
         """Make the fault of a call that names no session while none is open."""

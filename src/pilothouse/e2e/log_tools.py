@@ -12,7 +12,7 @@ from pilothouse.core.faults import InvalidInput
 from pilothouse.core.model import Result
 from pilothouse.core.resource import resource
 from pilothouse.core.tool import Example, tool
-from pilothouse.e2e.logs import tail
+from pilothouse.e2e.logs import onward, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 from pilothouse.e2e.ports import Helm
 from pilothouse.e2e.steps import E2E, FOUND, InSession
@@ -27,15 +27,23 @@ class ReadServerLogs(InSession):
     log_type: Literal["stdout", "stderr", "combined"] = Field(
         default="combined", description="Which"
     )
-    lines: int = Field(default=100, ge=1, le=10_000, description="The last so many")
-    service: str | None = Field(default=None, description="Name, number or URL of one")
+    lines: int = Field(default=100, ge=1, le=10_000, description="Last")
+    next: int | None = Field(default=None, ge=0, description="From")
+    service: str | None = Field(default=None, description="Name or URL")
 
 
 class ServerLogs(Result):
-    content: str = Field(description="The last lines")
+    content: str = Field(description="The last lines, or those that follow `next`")
     path: str = Field(description="The file")
-    size: int = Field(description="Bytes of the whole file")
-    truncated: bool = Field(description="Whether something was cut")
+    size: int = Field(description="Bytes of the whole log")
+    truncated: bool = Field(description="Whether something was cut, or more lines follow")
+    next: int = Field(description="Hand it in to read on")
+    missed: int | None = Field(
+        default=None, description="Bytes that followed `next` and are not there any more"
+    )
+    restarted: bool | None = Field(
+        default=None, description="The log was cut or replaced: this is its beginning"
+    )
 
 
 @tool(
@@ -46,7 +54,7 @@ class ServerLogs(Result):
     examples=(Example(title="What did it say?", args={"logType": "stderr", "lines": 50}),),
 )
 async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
-    """Read the last lines of the server's log."""
+    """Read the server's log."""
 
     async def read(logs: LogPaths, folders: tuple[Path, ...]) -> ServerLogs:
         path = getattr(logs, args.log_type) or logs.combined
@@ -56,14 +64,40 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
                 hint="an app that ran before has none, unless startSession was given `logs`",
                 path=path,
             )
+        if args.next is not None:
+            return await read_on(path, args.next, folders)
         found = await to_thread.run_sync(lambda: tail(Path(path), args.lines, within=folders))
         return ServerLogs(
-            content=helm.mask(found.text), path=path, size=found.size, truncated=found.truncated
+            content=helm.mask(found.text),
+            path=path,
+            size=found.size,
+            truncated=found.truncated,
+            next=found.size,
+        )
+
+    async def read_on(path: str, place: int, folders: tuple[Path, ...]) -> ServerLogs:
+        found = await to_thread.run_sync(
+            lambda: onward(Path(path), place, args.lines, within=folders)
+        )
+        return ServerLogs(
+            content=helm.mask(found.text),
+            path=path,
+            size=found.size,
+            truncated=found.truncated,
+            next=found.next,
+            missed=found.missed or None,
+            restarted=found.restarted or None,
         )
 
     failed, folders = helm.failed_logs(args.session_id)
     if failed:
-        return await read(failed.get(args.service or "") or next(iter(failed.values())), folders)
+        logs = failed.get(args.service or "") or next(iter(failed.values()))
+        try:
+            return await read(logs, folders)
+        except LogFileNotFound as missing:
+            if why := helm.why_swept(args.session_id):
+                missing.message += f" The files of its session were {why}."
+            raise
     async with helm.using(args.session_id) as session:
         return await read(server_of(session, args.service).info.logs, session.log_folders)
 

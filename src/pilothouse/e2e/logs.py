@@ -3,6 +3,9 @@
 The path may come from a command that an agent chose, and the files next to it may be the app's
 own. So every component below the allowed folder is opened by itself without following links, and
 what counts is judged on the open descriptor: nothing can be swapped between a check and a read.
+
+A log that we write ourselves may lie in two files (log_file.py). Places in it are those in all that
+was ever written, so that they stay true when it goes on in another file.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ import errno
 import os
 import re
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pilothouse.e2e.log_file import older_name, place_of
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ MAX_LINE = 16_384
 """Bytes of one line; what is longer is cut."""
 MAX_SCAN = 32_000_000
 """Bytes looked through for the beginnings of lines."""
+TRIES = 50
+"""To open a log that goes on in another file meanwhile."""
 _BLOCK = 65_536
 
 _ESCAPES = re.compile(
@@ -36,6 +42,7 @@ _ESCAPES = re.compile(
     r"|[@-Z\\^_=>c78])"
 )
 
+_LINE_ENDS = re.compile(rb"(?<=\n)")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a FIFO waits for a writer that may never come.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -48,11 +55,29 @@ class Tail:
     text: str
     lines: int
     truncated: bool
-    """Something of the lines asked for is missing: a long line was cut, or the answer was full."""
+    """Something of the lines asked for is missing: a long line was cut, the answer was full, or
+    what came before has made room."""
     size: int
-    """Bytes of the whole file."""
+    """Bytes of the whole log, with what has made room."""
     start: int
     """Where the first of these lines begins; 0 means that nothing came before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """The lines that follow a place."""
+
+    text: str
+    next: int
+    """Where to go on."""
+    size: int
+    """Bytes of the whole log, with what has made room."""
+    missed: int
+    """Bytes between the place and the first of these lines, which had made room."""
+    truncated: bool
+    """A long line was cut, or more lines follow."""
+    restarted: bool
+    """The log is shorter than the place: it was cut or replaced, and this is its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +88,7 @@ class Appended:
     offset: int
     """To be handed in next time."""
     missed: int = 0
-    """Bytes left out because more was appended than one answer holds."""
+    """Bytes left out: more was appended than one answer holds, or some had made room."""
     restarted: bool = False
     """The file is shorter than the offset, so it was cut or replaced: this is its beginning."""
 
@@ -78,7 +103,11 @@ def sizes(paths: Iterable[Path]) -> dict[str, int]:
     found = {}
     for path in paths:
         with suppress(OSError, ValueError):
-            found[str(path)] = path.stat().st_size
+            size = path.stat().st_size
+            places = [place_of(path.name, name) for name in os.listdir(path.parent)]
+            if (older := max((one for one in places if one is not None), default=None)) is not None:
+                size += older + path.with_name(older_name(path.name, older)).stat().st_size
+            found[str(path)] = size
     return found
 
 
@@ -89,14 +118,16 @@ def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
         LogFileNotFound: there is no such file.
         LogReadFailed: it is not a plain file of our own below the folders, or cannot be read.
     """
-    with _opened(path, within) as (descriptor, size):
-        starts, whole = _line_starts(descriptor, size, min(lines, MAX_LINES))
-        ends = [*starts, size][1:]
+    with _opened(path, within) as log:
+        starts, whole = _line_starts(log, min(lines, MAX_LINES))
+        ends = [*starts, log.end][1:]
         kept: list[str] = []
         room = MAX_ANSWER
         cut = not whole or (lines > MAX_LINES == len(starts) and starts[0] > 0)
+        # What came before is not there any more.
+        cut = cut or (0 < len(starts) < lines and 0 < log.start == starts[0])
         for start, end in zip(reversed(starts), reversed(ends), strict=True):
-            line, was_cut = _line(descriptor, start, end)
+            line, was_cut = _line(log, start, end)
             room -= min(end - start, MAX_LINE) + 1
             if room < 0:
                 cut = True
@@ -104,8 +135,35 @@ def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
             kept.append(line)
             cut = cut or was_cut
         text = "\n".join(reversed(kept))
-        first = starts[len(starts) - len(kept)] if kept else size
-        return Tail(text, len(kept), cut, size, first)
+        first = starts[len(starts) - len(kept)] if kept else log.end
+        return Tail(text, len(kept), cut, log.end, first)
+
+
+def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> Onward:
+    """Return the lines that follow a place, oldest first.
+
+    Raises:
+        LogFileNotFound: there is no such file.
+        LogReadFailed: it is not a plain file of our own below the folders, or cannot be read.
+    """
+    with _opened(path, within) as log:
+        restarted = place > log.end
+        begin = log.start if restarted else max(place, log.start)
+        raw = log.read(begin, min(log.end - begin, MAX_ANSWER))
+        is_more = begin + len(raw) < log.end
+        # A line that is still being written is told when it is all that there is.
+        raw = raw[: raw.rfind(b"\n") + 1 or len(raw) - _half_character(raw)]
+        pieces = [piece for piece in _LINE_ENDS.split(raw) if piece]
+        told = [_shown(piece, len(piece)) for piece in pieces[:lines]]
+        after = begin + sum(map(len, pieces[:lines]))
+        return Onward(
+            "\n".join(text for text, _ in told),
+            after,
+            log.end,
+            0 if restarted else begin - place,
+            is_more or len(pieces) > lines or any(was_cut for _, was_cut in told),
+            restarted,
+        )
 
 
 def since(
@@ -117,36 +175,89 @@ def since(
         LogFileNotFound: there is no such file.
         LogReadFailed: it is not a plain file of our own below the folders, or cannot be read.
     """
-    with _opened(path, within) as (descriptor, size):
-        restarted = not 0 <= offset <= size
-        begin = 0 if restarted else offset
-        start = max(begin, size - limit)
-        raw = _read(descriptor, start, size - start)
+    with _opened(path, within) as log:
+        restarted = not 0 <= offset <= log.end
+        begin = log.start if restarted else offset
+        start = max(begin, log.start, log.end - limit)
+        raw = log.read(start, log.end - start)
         whole = len(raw) - _half_character(raw)
         text = without_escapes(raw[:whole].decode("utf-8", "replace"))
         return Appended(text, start + whole, start - begin, restarted)
 
 
+class _Log:
+    """The open files of a log, one after the other."""
+
+    def __init__(self, files: list[tuple[int, int, int]]) -> None:
+        """Each is a descriptor, the place where it begins, and its size."""
+        self._files = files
+        self.start = files[0][1]
+        self.end = files[-1][1] + files[-1][2]
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return what is there of a range; less where a file was cut meanwhile."""
+        pieces = []
+        for descriptor, begin, size in self._files:
+            first, last = max(start, begin), min(start + length, begin + size)
+            if first < last:
+                pieces.append(_read(descriptor, first - begin, last - first))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 @contextmanager
-def _opened(path: Path, within: tuple[Path, ...]) -> Iterator[tuple[int, int]]:
-    """The descriptor and the size of a plain file below one of the folders."""
+def _opened(path: Path, within: tuple[Path, ...]) -> Iterator[_Log]:
+    """The log at a path below one of the folders, with its older half."""
     folder, parts = _below(path, within)
     try:
-        descriptor = _open(folder, parts)
+        with ExitStack() as stack:
+            here = _open_folder(folder, parts[:-1])
+            stack.callback(os.close, here)
+            yield _open_log(path, here, stack)
     except OSError as error:
         raise _fault(path, error) from None
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise _refused(path, "it is not a regular file")
-        # A second name may lie anywhere: a hard link shows a file from outside the folder.
-        if facts.st_nlink > 1:
-            raise _refused(path, f"the file has {facts.st_nlink} names (hard links)")
-        yield descriptor, facts.st_size
-    except OSError as error:
-        raise _fault(path, error) from None
-    finally:
-        os.close(descriptor)
+
+
+def _open_log(path: Path, here: int, stack: ExitStack) -> _Log:
+    """Raises OSError, LogReadFailed."""
+    for left in reversed(range(TRIES)):
+        with ExitStack() as trying:
+            older = _older_places(path.name, here)
+            files: list[tuple[int, int, int]] = []
+            try:
+                for place in older:
+                    half = _open_file(path, older_name(path.name, place), here, trying)
+                    files.append((half[0], place, half[1]))
+                with suppress(FileNotFoundError) if files else nullcontext():
+                    file = _open_file(path, path.name, here, trying)
+                    end = files[-1][1] + files[-1][2] if files else 0
+                    files.append((file[0], end, file[1]))
+            except FileNotFoundError:
+                if not left or older == _older_places(path.name, here):
+                    raise
+                continue
+            # Else it went on in another file while we opened these.
+            if not left or older == _older_places(path.name, here):
+                stack.enter_context(trying.pop_all())
+                return _Log(files)
+    raise AssertionError("the last try returns or raises")
+
+
+def _older_places(name: str, here: int) -> list[int]:
+    places = (place_of(name, found) for found in os.listdir(here))
+    return sorted(place for place in places if place is not None)
+
+
+def _open_file(path: Path, name: str, here: int, stack: ExitStack) -> tuple[int, int]:
+    """Open a plain file; its descriptor and size. Raises OSError, LogReadFailed."""
+    descriptor = os.open(name, _FILE, dir_fd=here)
+    stack.callback(os.close, descriptor)
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode):
+        raise _refused(path, "it is not a regular file")
+    # A second name may lie anywhere: a hard link shows a file from outside the folder.
+    if facts.st_nlink > 1:
+        raise _refused(path, f"the file has {facts.st_nlink} names (hard links)")
+    return descriptor, facts.st_size
 
 
 def _below(path: Path, within: tuple[Path, ...]) -> tuple[Path, tuple[str, ...]]:
@@ -166,46 +277,49 @@ def _below(path: Path, within: tuple[Path, ...]) -> tuple[Path, tuple[str, ...]]
     raise _refused(path, f"it lies outside the folders of this session ({allowed})")
 
 
-def _open(folder: Path, parts: tuple[str, ...]) -> int:
+def _open_folder(folder: Path, parts: tuple[str, ...]) -> int:
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
+    for part in parts:
+        try:
             deeper = os.open(part, _DIRECTORY, dir_fd=here)
+        finally:
             os.close(here)
-            here = deeper
-        return os.open(parts[-1], _FILE, dir_fd=here)
-    finally:
-        os.close(here)
+        here = deeper
+    return here
 
 
-def _line_starts(descriptor: int, size: int, lines: int) -> tuple[list[int], bool]:
+def _line_starts(log: _Log, lines: int) -> tuple[list[int], bool]:
     """Where the last lines begin, oldest first, and whether the search came to its end."""
-    if lines <= 0 or size == 0:
+    if lines <= 0 or log.start == log.end:
         return [], True
     starts: list[int] = []
     # The newline at the very end closes the last line; it does not begin another one.
-    position = size - 1
-    floor = max(0, size - MAX_SCAN)
+    position = log.end - 1
+    floor = max(log.start, log.end - MAX_SCAN)
     while position > floor:
         begin = max(floor, position - _BLOCK)
-        block = _read(descriptor, begin, position - begin)
+        block = log.read(begin, position - begin)
         at = len(block)
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             starts.append(begin + at + 1)
             if len(starts) == lines:
                 return starts[::-1], True
         position = begin
-    if floor == 0:
-        starts.append(0)
+    if floor == log.start:
+        starts.append(floor)
     elif not starts:
-        starts.append(size - MAX_LINE)  # one endless line: its end says more than nothing
-    return starts[::-1], floor == 0
+        starts.append(log.end - MAX_LINE)  # one endless line: its end says more than nothing
+    return starts[::-1], floor == log.start
 
 
-def _line(descriptor: int, start: int, end: int) -> tuple[str, bool]:
-    raw = _read(descriptor, start, min(end - start, MAX_LINE))
-    text = without_escapes(raw.rstrip(b"\r\n").decode("utf-8", "replace"))
-    left_out = end - start - MAX_LINE
+def _line(log: _Log, start: int, end: int) -> tuple[str, bool]:
+    return _shown(log.read(start, min(end - start, MAX_LINE)), end - start)
+
+
+def _shown(raw: bytes, length: int) -> tuple[str, bool]:
+    """Return a line as it is shown, of which `raw` is the beginning, and whether it was cut."""
+    text = without_escapes(raw[:MAX_LINE].rstrip(b"\r\n").decode("utf-8", "replace"))
+    left_out = length - MAX_LINE
     if left_out <= 0:
         return text, False
     return f"{text} … ({left_out} more bytes)", True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Literal
 
+from pilothouse.e2e.log_file import CHUNK, LogFile
 from pilothouse.e2e.logs import without_escapes
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 
@@ -21,22 +21,24 @@ MAX_LINE = 16_384
 """Bytes of a line that are handed on."""
 MAX_APPENDED = 10_000_000
 """Bytes kept of a command that only has to say how its server was started."""
-_CHUNK = 65_536
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
+MOST_BYTES = 100 << 20
+"""Of one log, unless the settings say otherwise."""
 
 
 def _nobody(*_: object) -> None:
     pass
 
 
-def open_output(folder: Path, name: str, on_line: OnLine = _nobody) -> Output:
+def open_output(
+    folder: Path, name: str, on_line: OnLine = _nobody, most_bytes: int = MOST_BYTES
+) -> Output:
     """Make the log files of a server in a private folder.
 
     Raises:
         ServerStartFailed: they cannot be made.
     """
     try:
-        return Output(folder, name, on_line)
+        return Output(folder, name, on_line, most_bytes)
     except OSError as error:
         reason = f"no log can be written in {folder}: {error.strerror}"
         raise ServerStartFailed(f"The server was not started: {reason}.", reason=reason) from None
@@ -82,17 +84,19 @@ class Lines:
 class Output:
     """The log files of one server, which go on when it is started again."""
 
-    def __init__(self, folder: Path, name: str, on_line: OnLine) -> None:
+    def __init__(
+        self, folder: Path, name: str, on_line: OnLine, most_bytes: int = MOST_BYTES
+    ) -> None:
         """Raises OSError: a file cannot be made, or is there already."""
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "server"
         self._on_line = on_line
-        self._files: dict[str, int] = {}
+        self._files: dict[str, LogFile] = {}
         self._appended = 0
         self.folder = folder
         paths = {kind: folder / f"{stem}.{kind}.log" for kind in ("stdout", "stderr", "combined")}
         try:
             for kind, path in paths.items():
-                self._files[kind] = os.open(path, _NEW, 0o600)
+                self._files[kind] = LogFile(path, most_bytes)
         except OSError:
             self.close()
             raise
@@ -113,7 +117,7 @@ class Output:
 
         lines = Lines()
         unfinished = b""
-        while piece := await stream.read(_CHUNK):
+        while piece := await stream.read(CHUNK):
             # At once, so that a question without a newline at its end can be read as well.
             self._write(kind, piece)
             # Only whole lines, so that two streams do not break each other's.
@@ -134,9 +138,9 @@ class Output:
         self._write("combined", piece[:room])
 
     def _write(self, kind: str, data: bytes) -> None:
-        while data and kind in self._files:
-            data = data[os.write(self._files[kind], data) :]
+        if kind in self._files:
+            self._files[kind].write(data)
 
     def close(self) -> None:
         while self._files:
-            os.close(self._files.popitem()[1])
+            self._files.popitem()[1].close()

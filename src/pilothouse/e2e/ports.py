@@ -143,6 +143,9 @@ class Helm(Protocol):
     def failed_logs(self, session_id: str | None) -> FailedLogs:
         """Return the logs of a start that failed; none of any other session."""
 
+    def why_swept(self, session_id: str | None) -> str:
+        """Return when and why the files of an ended session were removed, if they were."""
+
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
 

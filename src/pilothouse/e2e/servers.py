@@ -32,7 +32,7 @@ from pilothouse.e2e.model import (
     ServerStartFailed,
     ShutdownFailed,
 )
-from pilothouse.e2e.output import open_output
+from pilothouse.e2e.output import MOST_BYTES, open_output
 from pilothouse.e2e.run import Crashed, Ended, Run
 from pilothouse.e2e.start_failures import PortClash, StartFailures
 from pilothouse.local_ports import free_port, is_taken
@@ -75,6 +75,7 @@ async def start_plain(
     on_exit: Callable[[int], None] = _nothing,
     report: Callable[[str], None] = _nothing,
     check: Callable[[], object] = _nothing,
+    most_log_bytes: int = MOST_BYTES,
 ) -> PlainServer:
     """Start a command and wait until it answers HTTP.
 
@@ -94,7 +95,7 @@ async def start_plain(
             f" startSession(url: 'http://localhost:{wanted}') uses it as it runs.",
             reason=f"port {wanted} is taken by {holder}",
         )
-    output = open_output(folder, spec.name, on_line)
+    output = open_output(folder, spec.name, on_line, most_log_bytes)
     server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report, check)
     try:
         for left in reversed(range(1 if wanted else CLASHES)):

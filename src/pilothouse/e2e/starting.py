@@ -118,6 +118,7 @@ class Starter:
             on_exit=lambda code: on_exit(spec.name, code),
             report=report,
             check=self._if_listed(lambda: self._allowed(argv[0], tuple(argv[1:]), cwd)),
+            most_log_bytes=self.settings.log_mb << 20,
         )
 
     def check(self, spec: ServiceSpec) -> Path:

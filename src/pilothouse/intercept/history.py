@@ -93,6 +93,7 @@ class HistoryWriter:
         *,
         max_bytes: int,
         clock: Clock,
+        max_age_s: float = 0.0,
         on_rows: Callable[[list[Exchange]], None] | None = None,
         on_state: Callable[[str], None] | None = None,
     ) -> None:
@@ -101,6 +102,7 @@ class HistoryWriter:
         can be again."""
         self._path = path
         self._max_bytes = max_bytes
+        self._max_age_s = max_age_s
         self._clock = clock
         self._on_rows = on_rows
         self._on_state = on_state
@@ -250,7 +252,7 @@ class HistoryWriter:
         connection, aside = history_file.open_file(self._path, self._clock, self._last_id)
         try:
             index = Indexer(connection, self._max_bytes // SEGMENTS)
-            room = Room(connection, self._max_bytes)
+            room = Room(connection, self._max_bytes, self._max_age_s, self._clock)
             self._last_id = max(self._last_id, history_file.last_id(connection))
             identity = history_file.identity(self._path)
             file = _File(connection, identity, index, room, LogCarrier(self._path))

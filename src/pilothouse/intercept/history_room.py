@@ -1,7 +1,9 @@
-"""The history's size cap: the oldest exchanges go, a few milliseconds of work at a time."""
+"""The history's caps: the oldest exchanges go, a few milliseconds of work at a time."""
 
 from __future__ import annotations
 
+import time
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pilothouse.intercept.history_file import facts, set_facts, transaction
@@ -9,23 +11,38 @@ from pilothouse.intercept.pacing import Pace
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
+
+    from pilothouse.core.clock import Clock
 
 KEPT = 0.95
 """What is left of the cap's bytes after room was made."""
 STEP_S = 0.010
 MOST_AT_ONCE = 2048
 PAGES_AT_ONCE = 64
+LOOK_S = 60.0
+"""How often the age of the oldest packet is looked at."""
 
 # Both packets of an exchange or none: one whose other packet is younger waits for it.
 _OLD = "FROM packets WHERE id <= ?1 AND coalesce(peer_id, 0) <= ?1"
 
 
 class Room:
-    """Evicts when the file holds more than `max_bytes`."""
+    """Evicts when the file holds more than `max_bytes`, or packets older than `max_age_s`."""
 
-    def __init__(self, connection: sqlite3.Connection, max_bytes: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        max_bytes: int,
+        max_age_s: float = 0.0,
+        clock: Clock = lambda: time.time() * 1000,
+    ) -> None:
+        """Without an age, packets may be as old as they like."""
         self._connection = connection
         self._max_bytes = max_bytes
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._look_at = 0.0
         self._page_size = self._pragma("page_size")
         self._pace = Pace(STEP_S, least=1, most=MOST_AT_ONCE)
         self._is_evicting = False
@@ -45,8 +62,8 @@ class Room:
         pages = self._pragma("page_count")
         used = (pages - free) * self._page_size
         limit = self._max_bytes * (KEPT if self._is_evicting else 1.0)
-        self._is_evicting = used > limit and self._evict()
-        if self._is_evicting:
+        self._is_evicting = used > limit and self._evict(self._reach)
+        if self._is_evicting or self._evict_old():
             return True
         was_shrinking = self._is_shrinking
         self._is_shrinking = free > 0 and pages * self._page_size > self._max_bytes
@@ -58,12 +75,21 @@ class Room:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return self._is_shrinking
 
-    def _evict(self) -> bool:
-        """Delete the oldest; False if there is nothing left."""
+    def _evict_old(self) -> bool:
+        """Delete some that are too old; False if there are none, or it is not time to look."""
+        if not self._max_age_s or time.monotonic() < self._look_at:
+            return False
+        found = self._evict(self._reach_old)
+        if not found:
+            self._look_at = time.monotonic() + LOOK_S
+        return found
+
+    def _evict(self, reach: Callable[[int, int], int]) -> bool:
+        """Delete the oldest; False if there is nothing left to."""
         with self._pace.step() as packets, transaction(self._connection):
             known = facts(self._connection)
             before = known["evicted_to"]
-            to = self._reach(before, packets)
+            to = reach(before, packets)
             if to <= before:
                 return False
             for table in ("contents", "chunks"):
@@ -81,3 +107,12 @@ class Room:
         ).fetchone()
         (last,) = self._connection.execute("SELECT coalesce(max(id), 0) FROM packets").fetchone()
         return min(max(found[0], before + 1), last) if found else int(last)
+
+    def _reach_old(self, before: int, packets: int) -> int:
+        """The last id of the next step that is too old; where it begins if there is none."""
+        since = self._clock() - self._max_age_s * 1000
+        rows = self._connection.execute(
+            "SELECT id, time FROM packets WHERE id > ? ORDER BY id LIMIT ?", (before, packets)
+        )
+        old = [row[0] for row in takewhile(lambda row: row[1] < since, rows.fetchall())]
+        return int(old[-1]) if old else before

@@ -57,7 +57,7 @@ class Keep(Protocol):
     def keep_body(self, target_id: str, request_id: str, body: Body) -> None: ...
     def bodies(self, target_id: str) -> AbstractContextManager[Callable[[str], Body | None]]: ...
     def said_until(self, target_id: str) -> float: ...
-    def lost(self, target_id: str, start: int, stop: int) -> int: ...
+    def lost(self, target_id: str, start: int, stop: int, known: int) -> int: ...
     def next_seq(self, target_id: str) -> int: ...
     def targets(self) -> list[str]: ...
     def holds(self, target_id: str) -> bool: ...
@@ -250,7 +250,7 @@ class Observation:
         after = new.next_seq if room else old.next_seq
         if room == 0 and old.next_seq == first and new.matched:
             after = first
-        lost = self.keep.lost(self.target_id, max(offset, self.ring.cleared), first)
+        lost = self.keep.lost(self.target_id, offset, first, self.ring.cleared)
         return Slice([*old.items, *new.items], after, lost, old.matched + new.matched)
 
     def older(self, first: int, most: int) -> Slice[Seen]:
@@ -265,7 +265,8 @@ class Observation:
         start = max(0, first - most)
         part = self.keep.read(self.target_id, start, first, most, EVERY_EVENT)
         before = self.keep.read(self.target_id, 0, start, 1, EVERY_EVENT).matched
-        return Slice(part.items, first, before, part.matched)
+        lost = self.keep.lost(self.target_id, 0, first, cleared)
+        return Slice(part.items, first, before + lost, part.matched)
 
     @contextmanager
     def kept_bodies(self) -> Iterator[Callable[[str], Body | None]]:

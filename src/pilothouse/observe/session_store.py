@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pilothouse.core.ring import Slice
     from pilothouse.observe.model import Body, Seen
     from pilothouse.observe.query import Query
+    from pilothouse.observe.store_room import Caps
 
 
 class SessionStore:
@@ -35,8 +36,8 @@ class SessionStore:
     def failed(self) -> str:
         return self._store.failed
 
-    def lost(self, target_id: str, start: int, stop: int) -> int:
-        return self._store.lost(self._owner, target_id, start, stop)
+    def lost(self, target_id: str, start: int, stop: int, known: int) -> int:
+        return self._store.lost(self._owner, target_id, start, stop, known)
 
     def holds(self, target_id: str) -> bool:
         return self._store.holds(self._owner, target_id)
@@ -61,8 +62,11 @@ class SessionStore:
 
 
 @contextmanager
-def open_store(setting: str, owner: str) -> Iterator[SessionStore | None]:
-    """The store that `--store` names, for one session; None when it names none.
+def open_store(
+    setting: str, owner: str, caps_of: Callable[[Path], Caps | None] = lambda _: None
+) -> Iterator[SessionStore | None]:
+    """The store that `--store` names, for one session; None when it names none. `caps_of` says
+    what a store at a path may hold.
 
     Raises:
         StoreError: the setting cannot be understood, or the file cannot be used.
@@ -73,7 +77,8 @@ def open_store(setting: str, owner: str) -> Iterator[SessionStore | None]:
     kind, _, path = setting.partition(":")
     if kind != "sqlite" or not path:
         raise StoreError(f"{setting!r} is no store; write sqlite:PATH")
-    store = Store(Path(path).expanduser())
+    where = Path(path).expanduser()
+    store = Store(where, caps_of(where))
     try:
         name = store.enter(owner)
     except sqlite3.Error as error:

@@ -10,18 +10,20 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.ring import Slice
 from pilothouse.observe.model import Body, Seen
+from pilothouse.observe.store_room import TABLE, StoreRoom, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pilothouse.observe.query import Query
+    from pilothouse.observe.store_room import Caps
 
 BATCH_S = 0.05
 _SCHEMA = """
@@ -63,15 +65,20 @@ class StoreError(Exception):
 class Store:
     """Events of all targets of all sessions, each session's for itself."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises StoreError."""
+    def __init__(self, path: Path, caps: Caps | None = None) -> None:
+        """Without caps it keeps everything.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
         self._path = path
+        self._caps = caps
         try:
             # Made by us first, because SQLite would make it readable for others.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             os.chmod(path, 0o600)
             with closing(self._connect()) as connection:
-                connection.executescript(_SCHEMA)
+                connection.executescript(_SCHEMA + TABLE)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         self._pending: deque[_Pending] = deque()
@@ -162,6 +169,7 @@ class Store:
 
     def _write(self) -> None:
         connection = self._connect()
+        room = StoreRoom(connection, self._caps) if self._caps else None
         while True:
             with self._turn:
                 self._turn.wait_for(lambda: self._closing, timeout=BATCH_S)
@@ -173,6 +181,10 @@ class Store:
                 self._commit(connection, batch)
             if bodies:
                 self._commit_bodies(connection, bodies)
+            if room is not None and not closing:
+                # Another writer may be busy, or the disk full: it is tried again.
+                with suppress(sqlite3.Error):
+                    room.step()
             with self._turn:
                 self._busy = False
                 self._turn.notify_all()
@@ -218,18 +230,25 @@ class Store:
             except sqlite3.Error as error:
                 self.failed = str(error)
 
-    def lost(self, owner: str, target: str, start: int, stop: int) -> int:
-        """How many events of `[start, stop)` could not be written."""
-        if not self._holes or stop <= start:
+    def lost(self, owner: str, target: str, start: int, stop: int, known: int = 0) -> int:
+        """How many events of `[start, stop)` have made room, or from `known` on, where this process
+        began to write, could not be written."""
+        if stop <= start:
             return 0
+        begin = max(start, known)
+        with closing(self._connect()) as connection:
+            upto = min(stop, begin) if self._holes else stop
+            gone = trimmed(connection, owner, target, start, upto)
+        if not self._holes or begin >= stop:
+            return gone
         self.flush()
         with closing(self._connect()) as connection:
             row = connection.execute(
                 "SELECT count(*) FROM events"
                 " WHERE owner = ? AND target = ? AND seq >= ? AND seq < ?",
-                (owner, target, start, stop),
+                (owner, target, begin, stop),
             ).fetchone()
-        return stop - start - int(row[0])
+        return gone + stop - begin - int(row[0])
 
     # Reading
 
@@ -272,7 +291,7 @@ class Store:
         """Delete a target's events, also those on their way to the disk; seq goes on after them."""
         mark = self.next_seq(owner, target)
         with closing(self._connect()) as connection, connection:
-            for table in ("events", "bodies"):
+            for table in ("events", "bodies", "trimmed"):
                 connection.execute(
                     f"DELETE FROM {table} WHERE owner = ? AND target = ?", (owner, target)
                 )

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from pilothouse.children import start_child
+from pilothouse.core.settings import Settings
 from pilothouse.e2e.commands import CommandFailed, ContractCommand
 from pilothouse.e2e.contract import (
     Response,
@@ -27,7 +29,9 @@ from pilothouse.e2e.contract import (
     ServerStartResponse,
     ServerStatusResponse,
 )
+from pilothouse.held_folders import is_locked
 from pilothouse.local_ports import free_port, is_taken
+from pilothouse.state_sweep import sweep
 from pilothouse.wrap import Misuse, parse
 from tests.support.apps import app_folder
 from tests.support.servers import environment
@@ -106,6 +110,25 @@ def page(url: str) -> str:
     with urllib.request.urlopen(url, timeout=GUARD_S) as response:
         text: str = response.read().decode()
         return text
+
+
+def test_a_sweep_leaves_a_server_that_runs_and_takes_one_that_has_ended(
+    wrapped: Wrapped, tmp_path: Path
+) -> None:
+    def swept() -> None:
+        for path in (*folder.iterdir(), folder):
+            os.utime(path, (0, 0))
+        sweep(Settings(home=str(tmp_path / "home")), os.environ, time.time())
+
+    wrapped("--start")
+    (folder,) = (tmp_path / "home" / "wrap").iterdir()
+    assert is_locked(folder)
+    swept()
+    assert wrapped("--status")["status"] == "running"
+    wrapped("--shutdown")
+    wait_until(lambda: not is_locked(folder))
+    swept()
+    assert not folder.exists()
 
 
 def until_gone(pid: int) -> None:

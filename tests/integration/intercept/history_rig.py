@@ -68,8 +68,11 @@ async def open_writer(
     path: Path,
     max_bytes: int = 1 << 30,
     on_rows: Callable[[list[Exchange]], None] | None = None,
+    max_age_s: float = 0.0,
 ) -> AsyncIterator[HistoryWriter]:
-    writer = HistoryWriter(path, max_bytes=max_bytes, clock=CLOCK, on_rows=on_rows)
+    writer = HistoryWriter(
+        path, max_bytes=max_bytes, clock=CLOCK, max_age_s=max_age_s, on_rows=on_rows
+    )
     try:
         with anyio.fail_after(GUARD_S):
             await writer.flush()

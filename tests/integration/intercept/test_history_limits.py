@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from tests.integration.intercept.history_rig import (
     ROOT,
     answer,
     asked,
+    facts,
     found,
     indexed,
     is_whole,
@@ -32,6 +34,8 @@ from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pilothouse.intercept.model import Exchange
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +145,35 @@ async def test_the_oldest_go_when_the_file_is_full(path: Path) -> None:
     # Only the first segment that is left may have packets that are gone.
     assert segments(tables(path))[1] > rows[0]["id"]
     assert size(path) <= limit * 1.1
+
+
+def aged(exchange: Exchange, seconds: float) -> Exchange:
+    """The same, as of so long ago; a response that comes later is of now."""
+    for side in ("request", "response"):
+        sent = getattr(exchange, side)
+        if sent is not None:
+            setattr(exchange, side, replace(sent, time=sent.time - seconds * 1000))
+    return exchange
+
+
+async def test_packets_that_are_too_old_go_and_the_others_stay(path: Path) -> None:
+    async with open_writer(path) as writer:
+        for number in range(30):
+            writer.post(aged(answer(asked(f"/old/{number}"), b"some words to index"), 7300))
+        across = aged(asked("/across"), 7300)
+        writer.post(across)
+        writer.post(aged(answer(asked("/late")), 7100))
+        await writer.flush()
+        writer.post(answer(across))
+        writer.post(answer(asked("/new")))
+        await writer.flush()
+        assert len(packets(path)) == 66
+    async with open_writer(path, max_age_s=7200):
+        await until(lambda: facts(path)["rows"] == 6)
+        await indexed(path)
+    urls = [row["url"] for row in packets(path)]
+    assert sorted(urls) == ["/across", "/across", "/late", "/late", "/new", "/new"]
+    assert is_whole(path)
 
 
 async def test_an_exchange_across_the_border_waits_for_its_younger_packet(path: Path) -> None:

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pilothouse.bookmarks import journal as journal_module
 from pilothouse.bookmarks.applying import carry_out, recover, undo
 from pilothouse.bookmarks.changes import Create, Move, Remove, RemoveTree, Update, renamed
 from pilothouse.bookmarks.journal import ALWAYS_KEPT, Journal, open_journal
+from pilothouse.bookmarks.journal import _now as journal_now
 from pilothouse.bookmarks.model import ConnectionLost, NothingToUndo
 from pilothouse.bookmarks.records import Entry, lines_of
 from pilothouse.core.faults import Fault, NotAvailable
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 generous = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 """Each example writes files."""
+DAY_MS = 86_400_000.0
 
 
 @pytest.fixture
@@ -254,6 +257,22 @@ def test_a_large_entry_is_kept_for_a_while_and_then_goes(journal: Journal) -> No
     finished(small)
     assert large.id not in small
     assert small._path.stat().st_size < 20_000
+
+
+def test_old_entries_go_when_the_journal_is_opened_but_for_the_newest_and_the_open(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = journal_now()
+    monkeypatch.setattr(journal_module, "_now", lambda: now - 8 * DAY_MS)
+    opened = journal.begin("t", "s", 2)
+    journal.did(opened, journal.step(opened, Create("1", "x"), None), {"id": "70", "title": "x"})
+    old = [finished(journal).id for _ in range(20)]
+    monkeypatch.setattr(journal_module, "_now", lambda: now)
+    ids = [finished(journal).id for _ in range(4)]
+    assert len(again(journal).entries) == 25, "without a limit all stay"
+    kept = [entry.id for entry in again(journal, kept_s=7 * DAY_MS / 1000).entries]
+    assert kept == [opened.id, *old[4 - ALWAYS_KEPT :], *ids]
+    assert [entry.id for entry in again(journal).entries] == kept, "they are gone from the file"
 
 
 async def test_ids_are_still_followed_when_the_entries_that_changed_them_are_gone(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse.core.clock import anchored
+from pilothouse.held_folders import held
 from pilothouse.http_token import token_at
 from pilothouse.intercept.engine.announcing import Announcer
 from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.sender import Target
 
 HISTORY = "history.db"
-MAX_BYTES = 2 << 30
+MAX_BYTES = 1 << 30
 
 
 async def run(options: argparse.Namespace, owner: socket.socket) -> None:
@@ -62,6 +63,7 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
     history = HistoryWriter(
         options.folder / HISTORY,
         max_bytes=options.max_bytes,
+        max_age_s=options.max_age_s,
         clock=clock,
         on_rows=tell_recorded,
         on_state=lambda reason: link.tell({"event": "history", "reason": reason}),
@@ -149,6 +151,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="pilothouse.intercept.engine")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--max-bytes", type=int, default=MAX_BYTES, help="of the history's file")
+    parser.add_argument("--max-age-s", type=float, default=0.0, help="of packets; 0 is no limit")
     parser.add_argument(
         "--upstream-ca", type=Path, help="authorities of servers, besides the usual"
     )
@@ -165,7 +168,8 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     options = _options()
     owner = take_standard_output()
-    asyncio.run(run(options, owner))
+    with held(options.folder):
+        asyncio.run(run(options, owner))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,344 @@
+"""What is kept on disk is found, measured and swept: by age and size, and nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pilothouse.core.settings import Settings
+from pilothouse.folders import OpenToOthers, folder_for, open_home
+from pilothouse.held_folders import held, is_locked
+from pilothouse.hub_files import hub_files
+from pilothouse.state_places import PLACES, WRAP_FOLDER, usage
+from pilothouse.state_sweep import Report, sweep, why_swept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = time.time()
+DAY_S = 86_400
+MB = 1 << 20
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return open_home(str(tmp_path / "home"))
+
+
+def write(path: Path, days: float, size: int = 100) -> Path:
+    """A file that was written so many days ago, in a folder as old."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    return aged(path, days)
+
+
+def aged(path: Path, days: float) -> Path:
+    for one in (path, path.parent):
+        os.utime(one, (NOW - days * DAY_S,) * 2)
+    return path
+
+
+def session(home: Path, name: str, days: float, size: int = 100) -> Path:
+    return write(home / "sessions" / name / "app.combined.log", days, size).parent
+
+
+def swept(home: Path, **settings: Any) -> Report:
+    return sweep(Settings(home=str(home), **settings), os.environ, NOW)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def rows(home: Path, **settings: Any) -> dict[str, dict[str, Any]]:
+    return {one["kind"]: one for one in usage(Settings(home=str(home), **settings), {}, NOW)}
+
+
+def test_sessions_go_by_age_and_then_by_size(home: Path) -> None:
+    for name, days in (("old", 8), ("b", 3), ("c", 2), ("d", 1)):
+        session(home, name, days, MB)
+    report = swept(home, keep_mb=2)
+    assert names(home / "sessions") == {"c", "d"}
+    assert [(one.kept.name, one.reason) for one in report.removed] == [
+        ("old", "age"),
+        ("b", "size"),
+    ]
+    assert (report.freed, report.failed) == (2 * MB, [])
+    assert swept(home, keep_mb=2).removed == []
+
+
+def test_zero_keeps_everything(home: Path) -> None:
+    session(home, "old", 1000, 3 * MB)
+    assert swept(home, keep_days=0, keep_mb=0).removed == []
+
+
+def test_a_session_is_as_old_as_what_was_written_last_in_it(home: Path) -> None:
+    folder = session(home, "long", 9)
+    write(folder / "video" / "page.webm", 1)
+    aged(folder / "app.combined.log", 9)
+    assert swept(home).removed == []
+
+
+def test_a_session_that_is_held_stays_until_it_is_let_go(home: Path) -> None:
+    folder = session(home, "living", 9)
+    with held(folder):
+        assert swept(home).removed == []
+        assert is_locked(folder)
+    assert not is_locked(folder)
+    assert [one.kept.name for one in swept(home).removed] == ["living"]
+
+
+def test_who_asks_later_is_told_the_age_and_the_setting(home: Path) -> None:
+    session(home, "gone", 9)
+    session(home, "large", 3, 2 * MB)
+    settings = Settings(home=str(home), keep_mb=1)
+    sweep(settings, os.environ, NOW)
+    why = why_swept(settings, os.environ, "gone")
+    assert "9.0 days after it was last written: --keep-days (PILOTHOUSE_KEEP_DAYS) is 7" in why
+    assert "--keep-mb (PILOTHOUSE_KEEP_MB) is 1" in why_swept(settings, os.environ, "large")
+    assert why_swept(settings, os.environ, "other") == ""
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    write(folder / "precious", 100)
+    write(folder / "inner" / "precious", 100)
+    return aged(folder, 100)
+
+
+def test_links_are_neither_followed_nor_removed(home: Path, outside: Path) -> None:
+    (home / "sessions" / "link").symlink_to(outside)
+    folder = session(home, "old", 9)
+    (folder / "link").symlink_to(outside)
+    (folder / "inner").symlink_to(outside / "inner", target_is_directory=True)
+    aged(folder / "app.combined.log", 9)
+    assert rows(home)["sessions"]["entries"] == 1
+    assert [one.kept.name for one in swept(home).removed] == ["old"]
+    assert names(home / "sessions") == {"link"}
+    assert names(outside) == {"precious", "inner"}
+    assert names(outside / "inner") == {"precious"}
+
+
+def test_a_folder_of_ours_that_is_a_link_is_left_alone_and_told(home: Path, outside: Path) -> None:
+    session(home, "old", 9)
+    exports = home / "bookmarks" / "exports"
+    exports.parent.mkdir()
+    exports.symlink_to(outside)
+    report = swept(home)
+    assert [one.kept.name for one in report.removed] == ["old"], "the rest is swept"
+    assert len(report.failed) == 1
+    assert "bookmark exports" in report.failed[0]
+    assert names(outside) == {"precious", "inner"}
+    assert "cannot be read" in rows(home)["bookmark exports"]["cap"]
+
+
+def test_nothing_beside_what_we_name_is_removed(home: Path) -> None:
+    kept = [
+        write(home / "logins" / "shop.json", 100),
+        write(home / "hub" / "hub-0.1.lock", 100),
+        write(home / "intercept" / "ca.pem", 100),
+        write(home / "intercept" / "config.json", 100),
+        write(home / "bookmarks" / "journals" / "a.jsonl", 100),
+        write(home / "sessions" / "a-file-of-the-users", 100),
+        write(home / "notes.txt", 100),
+    ]
+    assert swept(home, keep_mb=1).removed == []
+    assert all(path.exists() for path in kept)
+
+
+def test_exports_audit_and_set_aside_packets_go_by_age(home: Path) -> None:
+    intercept, exports = home / "intercept", home / "bookmarks" / "exports"
+    for name in ("history.db.corrupt-1", "history.db.corrupt-1-wal", "audit.jsonl"):
+        write(intercept / name, 9)
+    write(exports / "old.html", 9)
+    write(exports / "new.html", 1)
+    swept(home)
+    assert names(intercept) == set()
+    assert names(exports) == {"new.html"}
+
+
+def test_packets_go_whole_when_nobody_wrote_any_for_so_long(home: Path) -> None:
+    path = home / "intercept" / "history.db"
+    for end in ("", "-wal", "-shm"):
+        write(Path(f"{path}{end}"), 9, MB)
+    with held(path.parent):
+        assert swept(home, keep_mb=1).removed == [], "the engine runs"
+    aged(Path(f"{path}-wal"), 1)
+    assert swept(home, keep_mb=1).removed == [], "too much of them is for the engine to mend"
+    assert rows(home)["packets"]["bytes"] == 3 * MB
+    aged(Path(f"{path}-wal"), 9)
+    assert [one.kept.kind for one in swept(home).removed] == ["packets"]
+    assert names(path.parent) == set()
+
+
+def test_more_packets_than_half_of_all_do_not_cost_all_else(home: Path) -> None:
+    write(home / "intercept" / "history.db", 1, 10 * MB)
+    session(home, "a", 3, MB)
+    session(home, "b", 2, MB)
+    assert [one.kept.name for one in swept(home, keep_mb=2).removed] == ["a"]
+
+
+def test_the_log_of_a_hub_that_runs_stays_and_those_of_others_go(home: Path) -> None:
+    files = hub_files(str(home), os.environ, "1.0")
+    others = hub_files(str(home), os.environ, "0.9")
+    for one in (files, others):
+        write(one.log, 9)
+        write(one.older_log, 9)
+        one.lock.touch()
+    lock = files.hold()
+    assert lock is not None
+    try:
+        swept(home)
+    finally:
+        os.close(lock)
+    assert files.log.exists()
+    assert files.older_log.exists()
+    assert not others.log.exists()
+    assert not others.older_log.exists()
+    assert others.lock.exists()
+
+
+@pytest.fixture
+def wrapped(home: Path) -> Iterator[tuple[Path, Path]]:
+    """The folder of a wrapped server that has ended, and that of its logs."""
+    logs = Path(tempfile.mkdtemp(prefix=WRAP_FOLDER))
+    write(logs / "server.combined.log", 9, 1000)
+    folder = home / "wrap" / "0a1b"
+    last = {"message": "It was shut down.", "logs": {}, "folder": str(logs)}
+    write(folder / "last.json", 9).write_text(json.dumps(last))
+    aged(folder / "last.json", 9)
+    yield folder, logs
+    for path in logs.parent.glob(f"{logs.name}/*"):
+        path.unlink()
+    if logs.exists():
+        logs.rmdir()
+
+
+def test_a_wrapped_server_goes_with_its_logs(home: Path, wrapped: tuple[Path, Path]) -> None:
+    folder, logs = wrapped
+    with held(folder):
+        assert swept(home).removed == []
+    assert rows(home)["wrapped servers"]["bytes"] > 1000
+    swept(home)
+    assert not folder.exists()
+    assert not logs.exists()
+
+
+def test_a_wrapped_server_whose_keeper_holds_no_lock_is_known_by_its_socket(
+    home: Path, wrapped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, logs = wrapped
+    monkeypatch.chdir(folder)
+    with closing(socket.socket(socket.AF_UNIX)) as keeper:
+        keeper.bind("socket")
+    aged(folder / "socket", 9)
+    aged(folder / "last.json", 9)
+    assert swept(home).removed == []
+    assert logs.exists()
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "link"])
+def test_what_a_wrapped_server_says_of_its_logs_leads_nowhere_else(
+    home: Path, wrapped: tuple[Path, Path], outside: Path, where: str
+) -> None:
+    folder, _ = wrapped
+    named = outside
+    if where == "link":
+        named = Path(tempfile.gettempdir()) / f"{WRAP_FOLDER}{os.getpid()}-link"
+        named.symlink_to(outside)
+    (folder / "last.json").write_text(json.dumps({"folder": str(named)}))
+    aged(folder / "last.json", 9)
+    swept(home)
+    assert not folder.exists()
+    assert names(outside) == {"precious", "inner"}
+    if where == "link":
+        named.unlink()
+
+
+# root may remove whatever it likes, so the refusal is made up
+def test_what_cannot_be_removed_is_told_and_the_rest_goes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session(home, "stuck", 9)
+    session(home, "old", 8)
+    from shutil import rmtree
+
+    def remove(name: str, **how: Any) -> None:
+        if name == "stuck":
+            raise PermissionError(13, "Permission denied", name)
+        rmtree(name, **how)
+
+    monkeypatch.setattr("pilothouse.state_sweep.shutil.rmtree", remove)
+    report = swept(home)
+    assert report.failed == ["sessions stuck: Permission denied"]
+    assert [one.kept.name for one in report.removed] == ["old"]
+    assert report.facts()["removed"] == 1
+
+
+def test_a_home_that_is_not_there_has_nothing_to_sweep(tmp_path: Path) -> None:
+    report = swept(tmp_path / "none")
+    assert (report.removed, report.failed) == ([], [])
+    assert not (tmp_path / "none").exists()
+
+
+def test_status_tells_what_each_kind_takes_and_its_cap(home: Path) -> None:
+    folder = session(home, "a", 1, MB)
+    write(folder / "app.combined.log.from-0", 1, MB)
+    write(folder / "dossier-1.html", 1, 1000)
+    write(folder / "failure-1.png", 1, 500)
+    os.link(write(folder / "video" / "x.webm", 1, 700), folder / "video-1.webm")
+    write(home / "intercept" / "history.db", 1, 2000)
+    found = rows(home, keep_days=3, keep_mb=500, log_mb=20, history_mb=64)
+    size = 2 * MB + 1000 + 500 + 700
+    assert found["sessions"] == {"kind": "sessions", "entries": 1, "bytes": size, "cap": "3 days"}
+    assert found["server logs"]["bytes"] == 2 * MB
+    assert found["server logs"]["cap"] == "20 MB a log"
+    assert found["dossiers"]["bytes"] == 1500
+    assert found["packets"]["cap"] == "3 days, 64 MB"
+    assert found["in all"] == {
+        "kind": "in all",
+        "entries": 2,
+        "bytes": size + 2000,
+        "cap": "500 MB",
+    }
+    assert {place.kind for place in PLACES} < found.keys()
+
+
+def test_the_store_of_another_is_no_place_of_ours(home: Path) -> None:
+    """A database that a user put into our home under a name of their own."""
+    path = home / "mine.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    aged(path, 100)
+    swept(home, keep_mb=1)
+    assert path.exists()
+
+
+def test_the_places_are_those_that_the_folders_give(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "s")}
+    settings = Settings()
+    folder = folder_for("", environ, "state", "sessions") / "old"
+    write(folder / "app.stdout.log", 9)
+    sweep(settings, environ, NOW)
+    assert not folder.exists()
+    assert why_swept(settings, environ, "old")
+
+
+def test_a_home_whose_state_was_swept_is_still_known_as_one(home: Path) -> None:
+    session(home, "old", 9)
+    swept(home)
+    home.chmod(0o755)
+    try:
+        open_home(str(home))
+    except OpenToOthers:
+        pytest.fail("it has no sign of a home any more")
