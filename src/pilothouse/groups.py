@@ -103,8 +103,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         share_pipe=share_pipe,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=session.listeners,
-        mask=redactor.value,
-        teach=redactor.teach,
+        redactor=redactor,
         client_roots=client_roots,
     )
     async with open_sessions(means) as sessions:

@@ -130,7 +130,7 @@ class Sessions:
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
-        return str(self._means.mask(text))
+        return str(self._means.redactor.value(text))
 
     @asynccontextmanager
     async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
@@ -170,8 +170,7 @@ class Sessions:
             started_at=means.clock(),
             last_activity=means.clock(),
             idle_sec=means.settings.session_idle_sec,
-            mask=means.mask,
-            teach=means.teach,
+            redactor=means.redactor,
         )
         session.policy = lambda: self._builder.policy(session)
         session.claim = lambda url: self._builder.claim(session, url)
