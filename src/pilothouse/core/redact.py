@@ -423,7 +423,8 @@ class Redactor:
                     key: self._entry(key, item, value, keep, depth) for key, item in value.items()
                 }
             case list():
-                return [self._value(item, keep, depth - 1) for item in value]
+                masked = [self._value(item, keep, depth - 1) for item in value]
+                return _mask_oauth_state(masked) if _are_records(value) else masked
             case tuple():
                 return tuple(self._value(item, keep, depth - 1) for item in value)
             case _:
@@ -451,6 +452,21 @@ class Redactor:
         if is_secret_key(name) and not is_holder(name):
             return _mask_leaves(item, depth - 1, numbers=not is_count(name))
         return self._value(item, keep, depth - 1)
+
+
+def _are_records(values: list[Any]) -> bool:
+    first = values[0] if values else None
+    return isinstance(first, Mapping) and "name" in first and "value" in first
+
+
+def _mask_oauth_state(records: list[Any]) -> list[Any]:
+    """Mask the `state` of a query or a form in the records of HAR, as in its text."""
+    pairs = [one for one in records if isinstance(one, dict) and "value" in one]
+    if has_oauth_state(str(one.get("name")) for one in pairs):
+        for one in pairs:
+            if one["value"] and str(one.get("name")).lower() == "state":
+                one["value"] = MASK
+    return records
 
 
 def _mask_matches(pattern: Pattern, text: str) -> str:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from mimetypes import guess_type
 from typing import IO, TYPE_CHECKING, Any
 
-from pilothouse.core.secret_names import header_rule, is_secret_key, is_secret_query_key
+from pilothouse.core.secret_names import header_rule, is_secret_key
+from pilothouse.core.secret_queries import has_oauth_state, is_secret_pair
 from pilothouse.core.secret_shapes import KNOWN_SCHEMES, MASK
 
 if TYPE_CHECKING:
@@ -193,9 +194,10 @@ def _learn(content: IO[bytes], known: _Known) -> None:
             message = snapshot.get(side)
             if isinstance(message, dict):
                 found += _in_headers(message.get("headers"))
+                found += _in_pairs(message.get("queryString"))
                 held = message.get(body)
                 if isinstance(held, dict):
-                    found += (v for n, v in _pairs(held.get("params")) if is_secret_query_key(n))
+                    found += _in_pairs(held.get("params"))
                     if isinstance(held.get("_file"), str):
                         known.types[held["_file"]] = str(held.get("mimeType") or "")
         known.secrets |= dict.fromkeys(one for one in found if _TELLING.fullmatch(one))
@@ -205,6 +207,13 @@ def _pairs(records: Any) -> Iterator[tuple[str, str]]:
     for one in records if isinstance(records, list) else ():
         if isinstance(one, dict):
             yield str(one.get("name")), str(one.get("value"))
+
+
+def _in_pairs(records: Any) -> Iterator[str]:
+    """Yield the secrets of a query or a form."""
+    pairs = [*_pairs(records)]
+    with_state = has_oauth_state(name for name, _ in pairs)
+    yield from (value for name, value in pairs if is_secret_pair(name, with_state=with_state))
 
 
 def _in_headers(headers: Any) -> Iterator[str]:

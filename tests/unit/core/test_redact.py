@@ -203,6 +203,17 @@ def test_the_state_of_oauth_is_masked_beside_what_else_it_sends_alone() -> None:
     assert REDACTOR.url("https://u.example/shops?state=CA") == "https://u.example/shops?state=CA"
 
 
+def test_the_state_of_oauth_is_masked_in_records_as_in_their_query() -> None:
+    def records(**pairs: str) -> list[dict[str, str]]:
+        return [{"name": name, "value": value} for name, value in pairs.items()]
+
+    assert REDACTOR.value(records(state="CA", page="2")) == records(state="CA", page="2")
+    sent = records(State="abc", response_type="code", scope="email")
+    assert REDACTOR.value({"queryString": sent}) == {
+        "queryString": records(State=MASK, response_type="code", scope="email")
+    }
+
+
 def test_nested_urls_are_masked_and_encoded_again() -> None:
     inner = quote("https://app.example/cb?token=hunter2&lang=en", safe="")
     url = f"https://login.example/?redirect_uri={inner}&lang=en"

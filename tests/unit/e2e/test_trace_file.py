@@ -75,6 +75,16 @@ def test_what_a_header_says_is_masked_in_every_other_entry(
     assert safe["resources/a.txt"] == f"nor here: {MASK}, in dark".encode()
 
 
+def test_what_a_query_says_is_masked_in_every_other_entry(tmp_path: Path) -> None:
+    query = [{"name": "client_id", "value": "web"}, {"name": "state", "value": SECRET}]
+    held = {
+        "trace.trace": lines({"type": "console", "text": f"no name before {SECRET}"}),
+        "trace.network": lines(request(headers={}, queryString=query)),
+    }
+    safe, _ = written(tmp_path, held)
+    assert SECRET.encode() not in b"".join(safe.values())
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
