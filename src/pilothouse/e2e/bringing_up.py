@@ -17,7 +17,7 @@ from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged, UrlNotAllowed
 from pilothouse.e2e.session import VIDEOS
-from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash
+from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash, log_open_port
 from pilothouse.e2e.starting import own_addresses, own_origins
 
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ class Builder:
             tab = await session.new_tab()
             session.current = tab.id
         log_browser(session.id, "browser_launched", browser=request.browser, tab=tab.id)
+        if request.debug_port:
+            log_open_port(session.id, browser.debug_port)
         if request.url:
             opening = session.in_background(_open(session, tab, request.url))
             await asyncio.wait((opening,), timeout=OPEN_S)

@@ -155,14 +155,14 @@ def ask_tools(agent: Relayed, started: dict[str, Any], shown: Shown) -> None:
 
     ask("navigate", url="/login")
     ask("waitFor", text="all done")
-    target = {"targetId": started["targetId"]}
+    target: Any = {"targetId": started["targetId"]}
     wait_until(lambda: "/api/me" in json.dumps(ask("cdp_read_events", **target, limit=1000)))
     for detail in (2_000, 30_000):
         ask("cdp_read_events", **target, limit=1000, maxTokens=detail)
     events = ask("cdp_read_events", **target, limit=1000)["events"]
     for request in {event["requestId"] for event in events if event.get("requestId")}:
         shown.keep(
-            "cdp_get_response_body", agent.ask("cdp_get_response_body", **target, requestId=request)
+            "cdp_get_response_body", agent.ask("cdp_get_response_body", requestId=request, **target)
         )
     ask("evaluate", script="location.href + ' ' + document.cookie")
     ask("cdp_list_targets", sessionId=started["sessionId"])
@@ -188,7 +188,8 @@ def ask_tools(agent: Relayed, started: dict[str, Any], shown: Shown) -> None:
     ask("export_har", packet_ids=ids)
     ask("diff_packets", a=ids[0], b=ids[2])
     for kind in ("test", "trace"):
-        exported = ask("exportSession", **{"as": kind})
+        wanted: Any = {"as": kind}
+        exported = ask("exportSession", **wanted)
         for one in exported["files"]:
             content = agent.resource(one["uri"])
             if kind == "trace":
