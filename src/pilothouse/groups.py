@@ -111,7 +111,9 @@ async def _helm(session: Session) -> AsyncIterator[object]:
 
 
 @asynccontextmanager
-async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIterator[Entrance]:
+async def _entrance(
+    session: Session, e2e_session: str, onward: Entrance
+) -> AsyncIterator[Entrance]:
     """The intercepting proxy before the browser of one e2e session."""
     from pilothouse.core.faults import Fault
     from pilothouse.e2e.model import BrowserLaunchFailed
@@ -124,8 +126,9 @@ async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIte
         try:
             proxy = await session.shared.port(Proxy)
             await session.port(Interceptor)  # so that its packets reach the agent's timeline
-            port = await stack.enter_async_context(proxy.browser(e2e_session, session.name, onward))
-            entrance = Entrance(port, await proxy.trusted_key())
+            listening = proxy.browser(e2e_session, session.name, onward.port, onward.secret)
+            port = await stack.enter_async_context(listening)
+            entrance = Entrance(port, onward.secret, await proxy.trusted_key())
         except Fault as fault:
             raise BrowserLaunchFailed(
                 f"the intercepting proxy cannot be used: {fault.message}",

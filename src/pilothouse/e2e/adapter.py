@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.ended import FailedLogs
     from pilothouse.e2e.model import EndReason, Past
     from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.proxy import FilteringProxy
     from pilothouse.e2e.starting import StartRequest
 
 SWEEP_S = 0.5
@@ -210,7 +211,7 @@ class Sessions:
                     lambda refusal: session.note("refused", refusal.reason),
                     clock=self._means.clock,
                 ) as proxy,
-                self._entrance(session, request, proxy.port) as session.entrance,
+                self._entrance(session, request, proxy) as session.entrance,
             ):
                 session.proxy = proxy
                 own_ports = {proxy.port, session.entrance.port}
@@ -238,10 +239,11 @@ class Sessions:
 
     @asynccontextmanager
     async def _entrance(
-        self, session: E2eSession, request: StartRequest, onward: int
+        self, session: E2eSession, request: StartRequest, proxy: FilteringProxy
     ) -> AsyncIterator[Entrance]:
+        onward = Entrance(proxy.port, proxy.secret)
         if not request.intercept:
-            yield Entrance(onward)
+            yield onward
             return
         async with self._means.intercept(session.id, onward) as entrance:
             yield entrance

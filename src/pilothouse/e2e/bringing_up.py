@@ -19,6 +19,7 @@ from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged
 from pilothouse.e2e.session import VIDEOS
 from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash, log_open_port
 from pilothouse.e2e.starting import own_addresses, own_origins
+from pilothouse.local_users import tells_callers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -110,6 +111,7 @@ class Builder:
         options = ContextOptions(
             proxy_server=f"http://127.0.0.1:{session.entrance.port}",
             proxy_bypass=bypass_list(own_origins(direct)),
+            proxy_secret="" if tells_callers() else session.entrance.secret,
             trusts_all=session.entrance.intercepts and request.browser != "chromium",
             width=request.width,
             height=request.height,

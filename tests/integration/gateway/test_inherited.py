@@ -165,7 +165,9 @@ def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
             ]  # which is told what to start
             assert found
             lines = map(json.loads, home.files.log.read_text().splitlines())
-            told = [line["details"]["worker"] for line in lines if line["event"] == "worker_ports_open"]
+            told = [
+                line["details"]["worker"] for line in lines if line["event"] == "worker_ports_open"
+            ]
             assert [name.partition(":")[0] for name in told] == ["http"] * worker.startswith("http")
             for environ in found:
                 assert environ.keys() >= EVERYBODY
