@@ -5,6 +5,7 @@ With `app.py` the only file that knows all groups. Their modules are imported wh
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
     from pilothouse.server.session import Session
 
@@ -175,6 +177,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
                 *(["--insecure"] if settings.upstream_insecure else []),
                 *(["--ask-everybody"] if settings.local_users == "all" else []),
                 f"--token-file={http_token_file(settings).path}",
+                f"--policy={_policy(settings)}",
             ],
         ) as proxy,
         intercept_doors(shared, proxy),
@@ -182,6 +185,12 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         # Not before the doors are open: the engine must know their ports to keep clients out.
         await proxy.listen_if_wanted()
         yield proxy
+
+
+def _policy(settings: Settings) -> str:
+    """Return where browsers may go, as the proxy's engine takes it."""
+    hosts = settings.allowed_hosts
+    return json.dumps({"allowed_hosts": hosts, "development": not settings.production})
 
 
 def _tell_history(shared: Session, reason: str) -> None:

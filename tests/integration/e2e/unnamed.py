@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,10 +107,10 @@ _WRONG = "Proxy-Authorization: Basic cGlsb3Rob3VzZTp3cm9uZw==\r\n"
 
 def _proxies(driver: Driver) -> list[int]:
     """Return the ports to which the session's browsers were sent."""
-    commands = [
-        " ".join(one.cmdline())
-        for one in psutil.Process(driver.process.pid).children(recursive=True)
-    ]
+    commands = []
+    for one in psutil.Process(driver.process.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it may end meanwhile
+            commands.append(" ".join(one.cmdline()))
     flags = (re.search(r"--proxy-server=http://127\.0\.0\.1:(\d+)", one) for one in commands)
     return sorted({int(flag[1]) for flag in flags if flag})
 

@@ -118,6 +118,14 @@ class Listeners:
                 self._browsers[name] = listener
             return listener
 
+    def judge_of(self, session: str, port: int) -> Listener | None:
+        """Return the listener of a session's browser behind which its requests are judged: the one
+        on this port if it is still there."""
+        open_now = [
+            one for one in self._browsers.values() if one.session == session and one.is_judged
+        ]
+        return next((one for one in open_now if one.port == port), next(iter(open_now), None))
+
     async def close_browser(self, name: str) -> None:
         async with self._changing:
             if listener := self._browsers.pop(name, None):
