@@ -2,7 +2,7 @@
 # Paths stay relative, so that a checkout may lie in a folder with spaces in its name.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test quick check gen bench conformance soak demo clean
+.PHONY: help setup setup-tests run test quick check gen bench conformance soak demo sbom clean
 
 python := .venv/bin/python
 # Tests wait more than they compute: more workers than cores, but no fourth one on two, which gains
@@ -61,6 +61,9 @@ conformance: setup ## Run the official MCP conformance suite
 
 demo: setup ## An agent finds the fault in a small shop, in less than a minute
 	@$(python) -m scripts.demo $(ARGS)
+
+sbom: setup ## Write the software bill of materials, CycloneDX, to dist/
+	@$(python) scripts/sbom.py $(ARGS)
 
 clean: ## Remove the environment, the tools and every cache
 	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist demo-output

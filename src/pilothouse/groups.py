@@ -5,6 +5,7 @@ With `app.py` the only file that knows all groups. Their modules are imported wh
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -108,8 +109,7 @@ async def _helm(session: Session) -> AsyncIterator[object]:
         share_pipe=share_pipe,
         chromium_flags=("--no-sandbox",) if needs_no_sandbox() else (),
         listeners=session.listeners,
-        mask=redactor.value,
-        teach=redactor.teach,
+        redactor=redactor,
         client_roots=client_roots,
     )
     async with open_sessions(means) as sessions:
@@ -133,7 +133,9 @@ def _why_swept(settings: Settings, session_id: str) -> str:
 
 
 @asynccontextmanager
-async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIterator[Entrance]:
+async def _entrance(
+    session: Session, e2e_session: str, onward: Entrance
+) -> AsyncIterator[Entrance]:
     """The intercepting proxy before the browser of one e2e session."""
     from pilothouse.core.faults import Fault
     from pilothouse.e2e.model import BrowserLaunchFailed
@@ -146,8 +148,9 @@ async def _entrance(session: Session, e2e_session: str, onward: int) -> AsyncIte
         try:
             proxy = await session.shared.port(Proxy)
             await session.port(Interceptor)  # so that its packets reach the agent's timeline
-            port = await stack.enter_async_context(proxy.browser(e2e_session, session.name, onward))
-            entrance = Entrance(port, await proxy.trusted_key())
+            listening = proxy.browser(e2e_session, session.name, onward.port, onward.secret)
+            port = await stack.enter_async_context(listening)
+            entrance = Entrance(port, onward.secret, await proxy.trusted_key())
         except Fault as fault:
             raise BrowserLaunchFailed(
                 f"the intercepting proxy cannot be used: {fault.message}",
@@ -195,6 +198,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
                 *(["--insecure"] if settings.upstream_insecure else []),
                 *(["--ask-everybody"] if settings.local_users == "all" else []),
                 f"--token-file={http_token_file(settings).path}",
+                f"--policy={_policy(settings)}",
             ],
         ) as proxy,
         intercept_doors(shared, proxy),
@@ -202,6 +206,12 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
         # Not before the doors are open: the engine must know their ports to keep clients out.
         await proxy.listen_if_wanted()
         yield proxy
+
+
+def _policy(settings: Settings) -> str:
+    """Return where browsers may go, as the proxy's engine takes it."""
+    hosts = settings.allowed_hosts
+    return json.dumps({"allowed_hosts": hosts, "development": not settings.production})
 
 
 def _tell_history(shared: Session, reason: str) -> None:

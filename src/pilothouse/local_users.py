@@ -69,6 +69,14 @@ def caller_at(
     return Caller.UNKNOWN if _stands_for_others(owner.uid) else Caller.OWN
 
 
+@cache
+def tells_callers() -> bool:
+    """Return whether this system tells who has connected to us, tried on a connection of ours."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as ours:
+            return caller_at(ours.getsockname(), ours.getpeername()) is not Caller.UNKNOWN
+
+
 def endpoint_of(address: Sequence[object]) -> Endpoint:
     """Return an end of a connection from its address as sockets tell it."""
     host, port = str(address[0]).partition("%")[0], int(str(address[1]))

@@ -92,7 +92,8 @@ async def open_pool(
     if isinstance(kind, CommandKind):
         kind.report = report
     if isinstance(kind, HttpCommand):
-        report("worker_ports_open", why="every user of this machine can connect to such a worker")
+        why = "every user of this machine can connect to such a worker"
+        report("worker_ports_open", worker=settings.worker, why=why)
     pool = Pool(
         kind,
         limits_of(settings),

@@ -50,7 +50,7 @@ MOST_DOSSIERS = 50
 LONGEST_TITLE = 200
 _WORSE = ("running", "unhealthy", "stopped")
 """States of a server; an app is as its worst one."""
-_FILE = re.compile(r"(?:dossier-\d+\.html|failure-\d+\.png)", re.ASCII)
+_FILE = re.compile(r"(?:dossier-\d+\.html|failure-\d+\.unmasked\.png)", re.ASCII)
 
 
 class ShownAgent:
@@ -302,7 +302,7 @@ class ShownAgent:
             why = helm.why_swept(app) if known and helm is not None else ""
             raise NoSuchThing(
                 f"this app has no file {name[:80]!r} to show{why and f': its files were {why}'}",
-                hint="its dossiers stand in /api/overview; each has a failure-N.png beside it",
+                hint="its dossiers stand in /api/overview; each has its failure-N.unmasked.png",
             )
         return await asyncio.to_thread(path.read_bytes)
 

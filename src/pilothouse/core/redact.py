@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, overload
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 from pilothouse.core.secret_cookies import mask_cookie, mask_set_cookie
 from pilothouse.core.secret_hints import which_might_hold_secrets
@@ -43,6 +43,7 @@ from pilothouse.core.secret_shapes import (
     mask_scheme,
     mask_shapes,
 )
+from pilothouse.core.secret_spellings import spellings
 from pilothouse.core.secret_values import (
     OPENING_QUOTE,
     mask_bare,
@@ -175,18 +176,21 @@ class Redactor:
     def __hash__(self) -> int:
         return self._hash
 
-    def learn(self, secret: str) -> "Redactor":
-        """Mask this very text everywhere, also where it is percent-encoded or JSON-escaped.
+    def learn(self, *secrets: str) -> "Redactor":
+        """Mask these very texts everywhere, also where they are percent-encoded, JSON-escaped,
+        escaped for HTML or part of something in base64.
 
-        Shorter than four characters, it is masked only where it is a whole value.
+        Shorter than four characters, one is masked only where it is a whole value.
         """
-        if not secret or secret in self._needles:
-            return self
-        if len(secret) < _SHORTEST_ANYWHERE:
-            return replace(self, _short=self._short | {secret})
-        needles = sorted({*self._needles, *_spellings(secret)}, key=len, reverse=True)
+        fresh = {secret for secret in secrets if secret and secret not in self._needles}
+        short = {secret for secret in fresh if len(secret) < _SHORTEST_ANYWHERE}
+        known = replace(self, _short=self._short | short) if short else self
+        if not fresh - short:
+            return known
+        spelled = (spellings(secret) for secret in fresh - short)
+        needles = sorted({*self._needles}.union(*spelled), key=len, reverse=True)
         any_needle = re.compile("|".join(map(re.escape, needles)))
-        return replace(self, _needles=tuple(needles), _any_needle=any_needle)
+        return replace(known, _needles=tuple(needles), _any_needle=any_needle)
 
     def teach(self, secret: str) -> None:
         """Learn a secret in place, for all who hold this redactor; there is no way back."""
@@ -423,7 +427,8 @@ class Redactor:
                     key: self._entry(key, item, value, keep, depth) for key, item in value.items()
                 }
             case list():
-                return [self._value(item, keep, depth - 1) for item in value]
+                masked = [self._value(item, keep, depth - 1) for item in value]
+                return _mask_oauth_state(masked) if _are_records(value) else masked
             case tuple():
                 return tuple(self._value(item, keep, depth - 1) for item in value)
             case _:
@@ -453,10 +458,19 @@ class Redactor:
         return self._value(item, keep, depth - 1)
 
 
-def _spellings(secret: str) -> set[str]:
-    spelled = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
-    spelled |= {re.sub(r"%..", lambda found: found[0].lower(), text) for text in spelled}
-    return spelled | {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+def _are_records(values: list[Any]) -> bool:
+    first = values[0] if values else None
+    return isinstance(first, Mapping) and "name" in first and "value" in first
+
+
+def _mask_oauth_state(records: list[Any]) -> list[Any]:
+    """Mask the `state` of a query or a form in the records of HAR, as in its text."""
+    pairs = [one for one in records if isinstance(one, dict) and "value" in one]
+    if has_oauth_state(str(one.get("name")) for one in pairs):
+        for one in pairs:
+            if one["value"] and str(one.get("name")).lower() == "state":
+                one["value"] = MASK
+    return records
 
 
 def _mask_matches(pattern: Pattern, text: str) -> str:

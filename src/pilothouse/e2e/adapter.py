@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.ended import FailedLogs
     from pilothouse.e2e.model import EndReason, Past
     from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.proxy import FilteringProxy
     from pilothouse.e2e.starting import StartRequest
 
 SWEEP_S = 0.5
@@ -135,7 +136,7 @@ class Sessions:
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
-        return str(self._means.mask(text))
+        return str(self._means.redactor.value(text))
 
     @asynccontextmanager
     async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
@@ -175,8 +176,7 @@ class Sessions:
             started_at=means.clock(),
             last_activity=means.clock(),
             idle_sec=means.settings.session_idle_sec,
-            mask=means.mask,
-            teach=means.teach,
+            redactor=means.redactor,
         )
         session.policy = lambda: self._builder.policy(session)
         session.claim = lambda url: self._builder.claim(session, url)
@@ -237,7 +237,7 @@ class Sessions:
                 lambda refusal: session.note("refused", refusal.reason),
                 clock=self._means.clock,
             ) as proxy,
-            self._entrance(session, request, proxy.port) as session.entrance,
+            self._entrance(session, request, proxy) as session.entrance,
         ):
             session.proxy = proxy
             own_ports = {proxy.port, session.entrance.port}
@@ -255,10 +255,11 @@ class Sessions:
 
     @asynccontextmanager
     async def _entrance(
-        self, session: E2eSession, request: StartRequest, onward: int
+        self, session: E2eSession, request: StartRequest, proxy: FilteringProxy
     ) -> AsyncIterator[Entrance]:
+        onward = Entrance(proxy.port, proxy.secret)
         if not request.intercept:
-            yield Entrance(onward)
+            yield onward
             return
         async with self._means.intercept(session.id, onward) as entrance:
             yield entrance

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -16,14 +16,17 @@ from pilothouse.e2e.browser import ContextOptions, Launch, error_name, launch_fa
 from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags, trust_flags
 from pilothouse.e2e.evidence import tails
 from pilothouse.e2e.model import BrowserLaunchFailed, BrowserNoted, ServerLogged, UrlNotAllowed
-from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash
+from pilothouse.e2e.session import VIDEOS
+from pilothouse.e2e.session_log import LoggedSpawn, log_browser, log_crash, log_open_port
 from pilothouse.e2e.starting import own_addresses, own_origins
+from pilothouse.local_users import tells_callers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from pilothouse.core.clock import Clock
+    from pilothouse.core.redact import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline import Timeline
     from pilothouse.core.urls import Address
@@ -63,8 +66,7 @@ class Means:
     chromium_flags: tuple[str, ...]
     listeners: set[int]
     """Pilothouse's own ports, where no page has any business; ours are added to them."""
-    mask: Callable[[Any], Any]
-    teach: Callable[[str], None]
+    redactor: Redactor
     client_roots: Callable[[], Awaitable[Iterable[Path]]]
     """Folders that the client works in: commands may run there too."""
 
@@ -111,11 +113,12 @@ class Builder:
         options = ContextOptions(
             proxy_server=f"http://127.0.0.1:{session.entrance.port}",
             proxy_bypass=bypass_list(own_origins(direct)),
+            proxy_secret="" if tells_callers() else session.entrance.secret,
             trusts_all=session.entrance.intercepts and request.browser != "chromium",
             width=request.width,
             height=request.height,
             storage_state=request.storage_state,
-            video_folder=str(session.folder / "video") if "video" in request.records else "",
+            video_folder=str(session.folder / VIDEOS) if "video" in request.records else "",
         )
         with launch_faults(request.browser):
             context = await browser.open_context(options)
@@ -128,6 +131,8 @@ class Builder:
             tab = await session.new_tab()
             session.current = tab.id
         log_browser(session.id, "browser_launched", browser=request.browser, tab=tab.id)
+        if request.debug_port:
+            log_open_port(session.id, browser.debug_port)
         if request.url:
             tab.opening = session.in_background(_open(session, tab, request.url))
             await asyncio.wait((tab.opening,), timeout=OPEN_S)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.core.child_env import browser_environment
+from pilothouse.core.proxy_auth import USER
 from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.e2e.scripts import WATCH_CHANGES, WATCH_POINTER, WATCH_TIMERS
 
@@ -71,6 +72,9 @@ class ContextOptions:
 
     proxy_server: str = ""
     proxy_bypass: str = ""
+    proxy_secret: str = ""
+    """Empty where the proxy knows whose the browser is. With it, Playwright answers the proxy's
+    questions, for which it holds every request, and has the browser do without its cache."""
     width: int = 1280
     height: int = 720
     storage_state: str = ""
@@ -234,7 +238,10 @@ def _context_options(options: ContextOptions) -> dict[str, Any]:
         "service_workers": "allow",
     }
     if options.proxy_server:
-        made["proxy"] = {"server": options.proxy_server, "bypass": options.proxy_bypass}
+        proxy = {"server": options.proxy_server, "bypass": options.proxy_bypass}
+        if options.proxy_secret:
+            proxy |= {"username": USER, "password": options.proxy_secret}
+        made["proxy"] = proxy
     if options.trusts_all:
         made["ignore_https_errors"] = True
     if options.storage_state:

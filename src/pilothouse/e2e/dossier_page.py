@@ -230,4 +230,7 @@ def _picture(png: bytes) -> str:
     if not png:
         return ""
     data = base64.b64encode(png).decode()
-    return f'<img alt="The page at the moment of the failure" src="data:image/png;base64,{data}">'
+    return (
+        f'<img alt="The page at the moment of the failure" src="data:image/png;base64,{data}">'
+        '<p class="soft">The picture shows what the page showed: nothing in it is masked.</p>'
+    )

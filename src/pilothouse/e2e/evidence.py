@@ -19,7 +19,7 @@ from pilothouse.e2e.causes import Evidence
 from pilothouse.e2e.digest import SLOW_MS, console_lines, cut, exchanges, short_url
 from pilothouse.e2e.logs import since, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
-from pilothouse.e2e.pictures import capture, thumbnail
+from pilothouse.e2e.pictures import FAILURE, capture, thumbnail
 from pilothouse.e2e.scripts import HIT_TEST, OVERLAY_TEXT
 from pilothouse.e2e.session import LOG_LINES
 from pilothouse.e2e.symptoms import (
@@ -174,7 +174,7 @@ async def _pictures(
 
 
 async def _screenshot(session: E2eSession, tab: Tab, step: Step, evidence: Evidence) -> None:
-    name = f"failure-{step.number}.png"
+    name = FAILURE.format(step.number)
     path = session.save(name, await capture(tab))
     evidence.screenshot = {
         "uri": session.uri(name),

@@ -31,6 +31,7 @@ from pilothouse.e2e.model import (
     UrlNotAllowed,
     browser_crashed,
 )
+from pilothouse.e2e.pictures import FAILURE
 from pilothouse.e2e.protocol import DOWNLOAD, Trouble, read_error, ref_of, script_message
 from pilothouse.e2e.tab import Missed, NotBuilt, RefGone
 
@@ -128,7 +129,7 @@ class Explainer:
         name = f"dossier-{step.number}.html"
         picture = b""
         if evidence.screenshot:
-            picture = (session.folder / f"failure-{step.number}.png").read_bytes()
+            picture = (session.folder / FAILURE.format(step.number)).read_bytes()
         facts = {
             "type": fault.code,
             "message": fault.message,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,18 +17,16 @@ from pilothouse.core.tool import Example, tool
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.model import ActionFailed, BrowserCrashed, SessionNotFound
 from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.session import VIDEOS
 from pilothouse.e2e.steps import E2E, InSession
+from pilothouse.e2e.trace_file import write_masked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pilothouse.e2e.session import E2eSession
 
 LOCATE_S = 2
 """What is still asked of pages; one that answers nothing is not waited for longer."""
 VIDEO_PATH_S = 2
-_RECORDS = (".trace", ".network", ".stacks")
-_TEXTS = (".json", ".html", ".txt", ".xml")
 
 
 class ExportSession(InSession):
@@ -112,60 +108,60 @@ async def _trace(session: E2eSession) -> Exported:
     assert session.browser is not None
     assert session.browser.context is not None
     tracing = session.browser.context.tracing
-    name = f"trace-{len(list(session.folder.glob('trace-*.zip'))) + 1}.zip"
-    path, raw = session.folder / name, session.folder / f".{name}"
+    number = len(list(session.folder.glob("trace-*.zip"))) + 1
+    raw, part = (session.folder / f".trace-{number}.{kind}" for kind in ("raw", "part"))
     try:
         await tracing.stop_chunk(path=raw)
         # What comes next is the next trace's.
         await tracing.start_chunk()
-        await asyncio.to_thread(scrub, raw, path, session.mask)
+        path, told = await asyncio.to_thread(_write_trace, session, number, raw, part)
     except Exception as error:
         if not error_name(error):
             raise
         raise ActionFailed(str(error).split("\n", 1)[0], hint="check getSessionStatus") from None
     finally:
         raw.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     return Exported(
         files=[_file(session, path)],
-        message=f"open it with: playwright show-trace {path}; the next one begins here",
+        message=f"open it with: playwright show-trace {path}; the next one begins here. {told}",
     )
 
 
-def scrub(raw: Path, path: Path, mask: Callable[[Any], Any]) -> None:
-    """Copy a trace without the secrets in it: what was typed, cookies, what servers answered."""
-    with zipfile.ZipFile(raw) as whole, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as safe:
-        path.chmod(0o600)
-        for entry in whole.infolist():
-            content = whole.read(entry)
-            if entry.filename.endswith(_RECORDS):
-                content = b"\n".join(_scrubbed(line, mask) for line in content.split(b"\n"))
-            elif entry.filename.endswith(_TEXTS):
-                content = mask(content)
-            safe.writestr(entry.filename, content)
-
-
-def _scrubbed(line: bytes, mask: Callable[[Any], Any]) -> bytes:
-    try:
-        return json.dumps(mask(json.loads(line)), ensure_ascii=False).encode("utf-8", "replace")
-    except ValueError:
-        masked: bytes = mask(line)
-        return masked
+def _write_trace(session: E2eSession, number: int, raw: Path, part: Path) -> tuple[Path, str]:
+    """Write a trace as it may be shown; return its path, and what is not masked in it."""
+    if session.redactor.reveal:
+        path = session.folder / f"trace-{number}.unmasked.zip"
+        raw.chmod(0o600)
+        raw.replace(path)
+        return path, "Nothing in it is masked: the server reveals secrets."
+    written = write_masked(raw, part, session.redactor)
+    told = "Secrets in its texts are masked"
+    mark = ""
+    if written.pictures:
+        mark = ".unmasked-pictures"
+        told += f"; its {written.pictures} pictures show what the page showed"
+    if written.left_out:
+        told += f"; left out, since they cannot be masked: {written.left_out} bodies or lines"
+    return part.replace(session.folder / f"trace-{number}{mark}.zip"), f"{told}."
 
 
 async def _video(session: E2eSession) -> Exported:
     _must_record(session, "video")
     open_now = {await _video_path(tab.page) for tab in list(session.tabs.values())}
     files = []
-    for number, video in enumerate(sorted((session.folder / "video").glob("*.webm")), start=1):
+    for number, video in enumerate(sorted((session.folder / VIDEOS).glob("*.webm")), start=1):
         # Beside the other files of the session, where a resource can be read from.
-        linked = session.folder / f"video-{number}.webm"
+        linked = session.folder / f"video-{number}.unmasked.webm"
+        video.chmod(0o600)
         linked.unlink(missing_ok=True)
         os.link(video, linked)
         files.append(_file(session, linked, complete=video not in open_now))
     return Exported(
         files=files,
         message="a tab's video is complete when the tab is closed, at the latest with endSession,"
-        " which keeps the file unless removeLogs is true",
+        " which keeps the file unless removeLogs is true. It shows what the page showed: nothing in"
+        " it is masked.",
     )
 
 

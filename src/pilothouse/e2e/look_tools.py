@@ -103,7 +103,7 @@ async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
     done = await _look(helm, args, "screenshot", do, args.selector)
     assert done.value is not None
     whole, small = done.value
-    name = f"screenshot-{done.step}.png"
+    name = f"screenshot-{done.step}.unmasked.png"
     path = session.save(name, whole)
     width, height = size(whole)
     return Pictured(
@@ -410,7 +410,7 @@ async def pdf(args: Pdf, helm: Helm) -> Printed:
         return await tab.page.pdf(landscape=args.landscape, print_background=True)
 
     done = await step(helm, args, "pdf", do, look=False)
-    name = f"page-{done.step}.pdf"
+    name = f"page-{done.step}.unmasked.pdf"
     path = session.save(name, done.value or b"")
     return Printed(path=str(path), uri=session.uri(name), bytes=len(done.value or b""))
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LONGEST_EDGE = 1568
 """Larger pictures are scaled down by the models themselves, at the price of their tokens."""
+FAILURE = "failure-{}.unmasked.png"
+"""The picture of a failed step, by its number: what a page shows cannot be masked in it."""
 GLANCE_MS = 2_000
 THUMBNAIL_BYTES = 60_000
 THUMBNAILS = ((800, 70), (800, 30), (400, 30))

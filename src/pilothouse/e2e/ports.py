@@ -44,6 +44,8 @@ class Entrance:
     """Where a browser's traffic enters: a proxy on this machine."""
 
     port: int
+    secret: str
+    """What its clients show where the system does not tell whose they are."""
     trusted_key: str = ""
     """Of an intercepting proxy: hash of the key whose certificates its browser is to trust."""
 
@@ -53,9 +55,9 @@ class Entrance:
 
 
 class Intercept(Protocol):
-    """Opens an intercepting proxy for one session's browser; what it takes goes on to a port."""
+    """Opens an intercepting proxy for one session's browser; all goes on to another proxy."""
 
-    def __call__(self, session_id: str, onward: int) -> AbstractAsyncContextManager[Entrance]:
+    def __call__(self, session_id: str, onward: Entrance) -> AbstractAsyncContextManager[Entrance]:
         """Entering raises BrowserLaunchFailed."""
 
 

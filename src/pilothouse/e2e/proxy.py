@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import socket
 import time
 from collections import deque
@@ -20,8 +21,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, cast
+from weakref import WeakSet
 
 from pilothouse.core.http1 import MAX_HEAD_BYTES, BadMessage
+from pilothouse.core.proxy_auth import CHALLENGE, is_shown
 from pilothouse.core.urls import UrlError, target_of
 from pilothouse.e2e.addresses import addresses_of, look_up
 from pilothouse.e2e.proxy_http import Request, parse_request
@@ -65,6 +68,8 @@ class FilteringProxy:
     """A proxy that runs; `open_proxy` makes one."""
 
     port: int
+    secret: str
+    """Shown by clients of whom the system does not tell whose they are."""
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class FilteringProxy:
         resolve: Resolve,
         clock: Clock,
     ) -> None:
+        self.secret = secrets.token_urlsafe(32)
         self.refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS)
         """The newest last."""
         self._policy = policy
@@ -82,6 +88,8 @@ class FilteringProxy:
         self._browsers: set[asyncio.Transport] = set()
         self._servers: set[asyncio.Transport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unknown: WeakSet[asyncio.Transport] = WeakSet()
+        """Those that have to show the secret."""
         self._has_told = False
 
     def find(self, url: str) -> Refusal | None:
@@ -102,13 +110,19 @@ class FilteringProxy:
         task.add_done_callback(self._tasks.discard)
 
     def admit_user(self, browser: asyncio.Transport) -> bool:
-        """Return whether our own user has connected: nobody else's browser goes through here."""
+        """Return whether our own user may have connected: nobody else's browser goes through here.
+        Where that cannot be known, the request must show the secret."""
         caller = caller_of(browser)
-        if caller is not Caller.OWN and not self._has_told:
+        if caller is Caller.OTHER:
+            self._tell_of("a process of another user")
+        elif caller is Caller.UNKNOWN:
+            self._unknown.add(browser)
+        return caller is not Caller.OTHER
+
+    def _tell_of(self, who: str) -> None:
+        if not self._has_told:
             self._has_told = True
-            who = "a process of another user" if caller is Caller.OTHER else "somebody unknown"
-            log.warning("closed a connection of %s to a browser's proxy, port %s", who, self.port)
-        return caller is Caller.OWN
+            log.warning("refused %s at a browser's proxy, port %s", who, self.port)
 
     def admit(self, browser: asyncio.Transport) -> bool:
         """Whether there is room for one more connection."""
@@ -122,6 +136,14 @@ class FilteringProxy:
         served = False
         try:
             request = parse_request(head)
+            if browser in self._unknown and not is_shown(request.authorization, self.secret):
+                if request.authorization:  # a browser asks without it first
+                    self._tell_of("somebody unknown")
+                reason = "this proxy is that of one browser, which has its password"
+                status = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+                answer(browser, status, reason, fields=[CHALLENGE])
+                served = True
+                return
             server = await self._reach(browser, request)
             if server is not None:
                 join(browser, server, request, rest)

@@ -22,8 +22,11 @@ from pilothouse.core.http1 import (
     upgrades,
     write_head,
 )
+from pilothouse.core.proxy_auth import HEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pilothouse.core.http1 import Body
 
 
@@ -44,6 +47,8 @@ class Request:
     """The head as the server gets it; nothing of a tunnel's."""
     body: Body | None = None
     upgrades: bool = False
+    authorization: str = ""
+    """What it shows to the proxy itself."""
 
     @property
     def is_tunnel(self) -> bool:
@@ -63,10 +68,11 @@ def parse_request(head: bytes) -> Request:
     """
     read = parse_request_head(head)
     method, target = read.method, read.target
+    shown = read.one(HEADER.lower()) or ""
     if method == "CONNECT":
         if read.body is not None or not _TUNNEL_TARGET.fullmatch(target):
             raise BadMessage("CONNECT takes host:port and no body")
-        return Request(method, target, target)
+        return Request(method, target, target, authorization=shown)
     absolute = _ABSOLUTE_TARGET.fullmatch(target)
     if absolute is None or absolute[1].lower() not in ("http", "ws"):
         raise BadMessage("this is a proxy: it takes CONNECT host:port and whole http:// URLs")
@@ -83,7 +89,7 @@ def parse_request(head: bytes) -> Request:
     passed = kept(read.fields, read.values, {"host", *_ONLY_OURS})
     first = f"{method} {path} HTTP/1.{read.minor}"
     forwarded = write_head(first, [("Host", authority), *passed, *connection])
-    return Request(method, target, authority, scheme.lower(), forwarded, read.body, changes)
+    return Request(method, target, authority, scheme.lower(), forwarded, read.body, changes, shown)
 
 
 # Answers
@@ -123,7 +129,9 @@ def _ascii(text: str) -> str:
     return re.sub(r"[^ -~]", "?", text)
 
 
-def own_answer(status: HTTPStatus, reason: str, rule: str = "") -> bytes:
+def own_answer(
+    status: HTTPStatus, reason: str, rule: str = "", *, fields: Iterable[tuple[str, str]] = ()
+) -> bytes:
     """An answer of the proxy itself; `rule` is the policy's, when it was that."""
     title = f"{status.value} {status.phrase}"
     body = (
@@ -137,6 +145,7 @@ def own_answer(status: HTTPStatus, reason: str, rule: str = "") -> bytes:
         "Cache-Control: no-store",
         "Content-Security-Policy: default-src 'none'",
         f"X-Pilothouse-Blocked: {rule}" if rule else f"X-Pilothouse-Failed: {_ascii(reason)}",
+        *(f"{name}: {value}" for name, value in fields),
         "Connection: close",
     ]
     return "\r\n".join([*head, "", ""]).encode("latin-1") + body

@@ -10,7 +10,7 @@ import asyncio
 import socket
 import struct
 from http import HTTPStatus
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pilothouse.core.http1 import (
     HEAD_END,
@@ -22,6 +22,9 @@ from pilothouse.core.http1 import (
 )
 from pilothouse.e2e.proxy_http import Answer, Request, own_answer, rewrite_answer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 HALF_OPEN_S = 60.0
 """One end has hung up and nothing has moved for this long: nothing more will come."""
 NO_ANSWER = "the server hung up without an answer"
@@ -29,11 +32,18 @@ LINGER_S = 5.0
 """For the browser to read our answer, before a close that could cut it off."""
 
 
-def answer(browser: asyncio.Transport, status: HTTPStatus, reason: str, rule: str = "") -> None:
+def answer(
+    browser: asyncio.Transport,
+    status: HTTPStatus,
+    reason: str,
+    rule: str = "",
+    *,
+    fields: Iterable[tuple[str, str]] = (),
+) -> None:
     """Say it ourselves, and hang up."""
     if browser.is_closing():
         return
-    browser.write(own_answer(status, reason, rule))
+    browser.write(own_answer(status, reason, rule, fields=fields))
     browser.write_eof()
     browser.set_protocol(_Lingering(browser))
     browser.resume_reading()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.faults import Fault
+from pilothouse.core.redact import Redactor
 from pilothouse.e2e.announced import LOOK_AGAIN_S, Announced
 from pilothouse.e2e.browser import error_name
 from pilothouse.e2e.busy import Busy, unless_busy
@@ -67,6 +68,8 @@ SAVED_S = 0.3
 """A download that takes longer is told of before it is saved."""
 OWN_TROUBLES = (Busy, Covered, Interrupted, Missed, NotBuilt, RefGone, TimeoutError)
 """What ends a step beside Playwright's own errors."""
+VIDEOS = "unmasked-videos"
+"""The folder in which they are recorded."""
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
 
@@ -122,10 +125,7 @@ class E2eSession:
     log_ends: dict[str, int] = field(default_factory=dict)
     """The same for log files that others write."""
     idle_sec: int = 600
-    mask: Callable[[Any], Any] = lambda value: value
-    """A value as it may be shown."""
-    teach: Callable[[str], None] = lambda _: None
-    """Makes a text one that is masked wherever something is shown."""
+    redactor: Redactor = field(default_factory=Redactor)
     current: str = ""
     """The tab that tools act in when they name none; a popup never takes over."""
 
@@ -196,7 +196,10 @@ class E2eSession:
     # Files
 
     def save(self, name: str, content: bytes) -> Path:
-        """Keep a file of this session; only its owner may read it."""
+        """Keep a file of this session; only its owner may read it.
+
+        Of pictures, and of all else that cannot be masked, the name says `unmasked`.
+        """
         path = self.folder / name
         path.write_bytes(content)
         path.chmod(0o600)
@@ -229,9 +232,14 @@ class E2eSession:
             raise FileNotAllowed(f"there is no file {found}", hint="check the path", path=path)
         return found
 
+    def mask(self, value: Any) -> Any:
+        """Return a value as it may be shown."""
+        return self.redactor.value(value)
+
     def keep_secret(self, text: str) -> None:
+        """Make a text one that is masked wherever something is shown."""
         if text:
-            self.teach(text)
+            self.redactor.teach(text)
 
     # Tabs
 

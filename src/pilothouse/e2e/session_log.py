@@ -27,6 +27,12 @@ def log_crash(session_id: str, event: str, **details: Any) -> None:
     _SESSIONS.error(event, extra=_extra(session_id, details))
 
 
+def log_open_port(session_id: str, port: int) -> None:
+    """Log that a session's browser has a debugging port, which asks nobody who connects."""
+    why = "every user of this machine can read and drive the browser by it"
+    _SESSIONS.warning("debug_port_open", extra=_extra(session_id, {"port": port, "why": why}))
+
+
 def log_browser(session_id: str, event: str, **details: Any) -> None:
     """Log what Playwright was asked for, for who debugs."""
     _BROWSER.debug(event, extra=_extra(session_id, details))

@@ -288,7 +288,7 @@ class StateCounts(Result):
     name: str = Field(description="Its name")
     cookies: int = Field(description="How many cookies")
     origins: int = Field(description="How many origins with local storage or databases")
-    message: str = Field(default="", description="What was left out")
+    message: str = Field(default="", description="What the file holds")
 
 
 @tool(
@@ -300,14 +300,14 @@ class StateCounts(Result):
 async def save_state(args: StateName, helm: Helm) -> StateCounts:
     """Save the session's cookies and local storage by name, for loadState or startSession."""
     file = state_file(helm.state_folder, args.name)
-    message = ""
+    message = f"{file} holds cookies and tokens as they are, not masked; only you can read it"
     async with helm.using(args.session_id) as session:
         context = _own_context(session)
         try:
             state = await _in_time(context.storage_state(indexed_db=True))
         except ActionFailed:
             # A database may hold what cannot be written down; a login seldom lives there.
-            message = "without IndexedDB"
+            message += "; without IndexedDB"
             state = await _in_time(context.storage_state())
         await asyncio.to_thread(_write_private, file, json.dumps(state).encode())
     return _counts(args.name, state, message)

@@ -209,13 +209,17 @@ class Proxy:
                 await self._ask_at_the_end("end_session", session=view.session)
 
     @asynccontextmanager
-    async def browser(self, name: str, session: str, upstream: int) -> AsyncIterator[int]:
-        """The port of a listener for one browser; all that it takes goes on to `upstream`.
+    async def browser(
+        self, name: str, session: str, upstream: int, secret: str
+    ) -> AsyncIterator[int]:
+        """Return the port of a listener for one browser; all that it takes goes on to `upstream`,
+        and `secret` is shown to both where the system does not tell whose a client is.
 
         Raises:
             EngineUnreachable, NotAvailable
         """
         wanted: dict[str, Any] = {"name": name, "session": session, "upstream": upstream}
+        wanted["secret"] = secret
         port = (await self.engine.ask("open_browser", **wanted))["port"]
         self._opened[name] = {**wanted, "port": port}
         try:

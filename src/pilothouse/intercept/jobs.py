@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.clock import Clock
     from pilothouse.intercept.ports import Detail
-    from pilothouse.intercept.sender import Find
+    from pilothouse.intercept.sender import Find, FindGateway
 
     type Record = Callable[[Exchange], Awaitable[object]]
     """Store an exchange; when it returns, the exchange has its packet ids."""
@@ -61,16 +61,22 @@ class Jobs:
         client_cert: Path | None = None,
         is_forbidden: Forbidden | None = None,
         find: Find | None = None,
+        find_gateway: FindGateway | None = None,
     ) -> None:
         """How servers prove who they are is judged as the proxy itself does, and they are shown
-        the same certificate. `is_forbidden` is asked before a job begins, `find` for each of its
-        connections."""
+        the same certificate. `is_forbidden` is asked before a job begins, `find_gateway`
+        and `find` for each of its connections."""
         self._reader = reader
         self._record = record
         self._clock = clock
         self._is_forbidden = is_forbidden
         sender = Sender(
-            clock, ssl_insecure=ssl_insecure, ca_file=ca_file, client_cert=client_cert, find=find
+            clock,
+            ssl_insecure=ssl_insecure,
+            ca_file=ca_file,
+            client_cert=client_cert,
+            find=find,
+            find_gateway=find_gateway,
         )
         self._courier = Courier(sender, inject, clock)
         self._random = SystemRandom()

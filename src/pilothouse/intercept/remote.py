@@ -87,9 +87,11 @@ class RemoteProxy:
             yield value
 
     @asynccontextmanager
-    async def browser(self, name: str, session: str, upstream: int) -> AsyncIterator[int]:
+    async def browser(
+        self, name: str, session: str, upstream: int, secret: str
+    ) -> AsyncIterator[int]:
         """As `Proxy.browser`; whose it is, the hub knows."""
-        async with self.holding("browser", name=name, upstream=upstream) as port:
+        async with self.holding("browser", name=name, upstream=upstream, secret=secret) as port:
             yield port
 
     async def trusted_key(self) -> str:

@@ -7,13 +7,17 @@ the network or the server does: the outcome tells how far it got and why it went
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 import socket
 import ssl
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
+from pilothouse.core.http1 import MAX_HEAD_BYTES, write_head
+from pilothouse.core.proxy_auth import HEADER, credentials
 from pilothouse.intercept.http2 import Http2, request_of
 from pilothouse.intercept.model import Address
 from pilothouse.intercept.responses import Conversation, Http1, Response
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     """Returns when a send may go out."""
     type Find = Callable[[Target], Awaitable[Sequence[str]]]
     """Gives the addresses to which a send may go, or raises OSError."""
+    type FindGateway = Callable[[Target], Gateway | None]
+    """Gives the proxy by which a send is to go, if one judges for whoever had asked."""
 
 _PIECE = 64 * 1024
 _FIRST_S = 2.0
@@ -68,8 +74,10 @@ class Target:
     ip: str = ""
     port: int
     is_secure: bool = False
-    is_pages: bool = False
-    """A session's browser had asked there."""
+    session: str = ""
+    """Whose browser had asked there; empty for everybody else."""
+    listener: int = 0
+    """Port of the proxy at which it had asked."""
 
     def __str__(self) -> str:
         return f"{self.ip or self.host}:{self.port}"
@@ -79,6 +87,13 @@ class Target:
         usual = 443 if self.is_secure else 80
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == usual else f"{name}:{self.port}"
+
+
+class Gateway(NamedTuple):
+    """A proxy of a session, which decides where its browser may go."""
+
+    port: int
+    secret: str
 
 
 @dataclass(slots=True)
@@ -113,11 +128,13 @@ class Sender:
         ca_file: Path | None = None,
         client_cert: Path | None = None,
         find: Find | None = None,
+        find_gateway: FindGateway | None = None,
     ) -> None:
         """`ca_file` has authorities that are trusted besides the usual ones, `client_cert` what
         servers are shown that ask for a certificate."""
         self._clock = clock
         self._find = find or _unjudged
+        self._find_gateway = find_gateway or (lambda _: None)
         self._ssl_insecure = ssl_insecure
         self._ca_file = ca_file
         self._client_cert = client_cert
@@ -194,11 +211,16 @@ class Sender:
                 _context, self._ssl_insecure, self._ca_file, self._client_cert, alpn
             )
             secured = {"ssl": context, "server_hostname": target.host or target.ip}
-        # Connected to is what was judged: another look-up could give another answer.
-        sock = await _dial(await self._find(target), target.port)
+        gateway = self._find_gateway(target)
+        if gateway:
+            sock = await _tunnel(gateway, target)
+        else:
+            # Connected to is what was judged: another look-up could give another answer.
+            sock = await _dial(await self._find(target), target.port)
         reader, writer = await asyncio.open_connection(sock=sock, limit=_PIECE, **secured)
         outcome.client = _address(writer.get_extra_info("sockname"))
-        outcome.server = _address(writer.get_extra_info("peername"))
+        if not gateway:
+            outcome.server = _address(writer.get_extra_info("peername"))
         spoken = writer.get_extra_info("ssl_object")
         outcome.alpn = (spoken.selected_alpn_protocol() or "") if spoken else ""
         outcome.wants_certificate = spoken in _asking
@@ -272,6 +294,45 @@ class Sender:
 
 async def _unjudged(target: Target) -> Sequence[str]:
     return (target.ip or target.host,)
+
+
+async def _tunnel(gateway: Gateway, target: Target) -> socket.socket:
+    """Connect by a session's proxy, which judges as it does for the session's browser.
+
+    Raises:
+        OSError: it refused, or did not get there.
+    """
+    sock = await _dial(["127.0.0.1"], gateway.port)
+    try:
+        loop = asyncio.get_running_loop()
+        name = f"[{target.host}]" if ":" in target.host else target.host
+        where = f"{name}:{target.port}"
+        fields = [("Host", where), (HEADER, credentials(gateway.secret))]
+        await loop.sock_sendall(sock, write_head(f"CONNECT {where} HTTP/1.1", fields))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            # One by one: what comes behind the head is the server's.
+            piece = await loop.sock_recv(sock, 1)
+            if not piece or len(head) > MAX_HEAD_BYTES:
+                raise ConnectionResetError(errno.ECONNRESET, "the session's proxy hung up")
+            head += piece
+        if head.split(b" ", 2)[1] != b"200":
+            raise PermissionError(errno.EACCES, _refusal(head, where))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _refusal(head: bytes, where: str) -> str:
+    """Return why a session's proxy did not open a tunnel, as it says itself."""
+    told = re.search(rb"(?im)^x-pilothouse-(blocked|failed): ([^\r\n]*)", head)
+    if told is None:
+        return f"the session's proxy did not connect to {where}"
+    said = told[2].decode("latin-1")
+    if told[1].lower() == b"blocked":
+        return f"{where} is not open to the browser that had asked there ({said})"
+    return said
 
 
 async def _dial(addresses: Sequence[str], port: int) -> socket.socket:

@@ -61,7 +61,8 @@ class Template:
             ip=row["server_ip"],
             port=row["server_port"],
             is_secure=row["scheme"] in _SECURE,
-            is_pages=bool(row["session"]),
+            session=row["session"],
+            listener=row["listener"],
         )
 
 

@@ -63,8 +63,8 @@ class ServedProxy:
             async with self._proxy.view(self._view):
                 yield None
         elif method == "browser":
-            name, upstream = given["name"], given["upstream"]
-            async with self._proxy.browser(name, self._session, upstream) as port:
+            name, upstream, secret = given["name"], given["upstream"], given["secret"]
+            async with self._proxy.browser(name, self._session, upstream, secret) as port:
                 yield port
         else:
             raise LookupError(f"the proxy lends no {method}")

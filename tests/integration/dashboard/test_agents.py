@@ -252,7 +252,7 @@ def test_the_dossier_of_a_failed_step_is_shown_and_nothing_else_of_its_folder(
     assert policy.startswith("sandbox;")
     assert "script-src" not in policy
     assert "#nowhere" in page.text
-    picture = onlooker.get("file", **where, name=f"failure-{dossier['step']}.png")
+    picture = onlooker.get("file", **where, name=f"failure-{dossier['step']}.unmasked.png")
     assert picture.headers["content-type"] == "image/png"
     assert picture.content.startswith(b"\x89PNG")
     for wrong in (

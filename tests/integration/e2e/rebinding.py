@@ -97,9 +97,16 @@ class World:
         with self.cell("navigate", ours, **about, trap="our port") as cell:
             self.take_port(cell, f"http://{ours}:{port}/metrics", session)
         if about["intercept"]:
-            again = self.name(PUBLIC, METADATA, METADATA)
-            with self.cell("resend", again, **about) as cell:
-                self.send_again(cell, again, session)
+            for trap, place in {"metadata": METADATA, "private": PRIVATE}.items():
+                again = self.name(PUBLIC, place, place)
+                with self.cell("resend", again, **about, trap=trap) as cell:
+                    self.send_again(cell, again, session)
+            later = self.name(PUBLIC, PRIVATE, PRIVATE)
+            with self.cell("resend after the session", later, **about, trap="private") as cell:
+                self.driver.ask("navigate", **session, url=f"http://{later}/")
+                packet = wait_until(partial(self.packet, later))
+                self.driver.ask("endSession", **session)
+                self.send(cell, packet)
         self.driver.ask("endSession", **session)
 
         # What is left has nothing to do with the mode: each takes a browser of its own.
@@ -148,10 +155,12 @@ class World:
         script = f"fetch('http://{METADATA}/', {{mode: 'no-cors'}}).then(() => 0)"
         self.driver.ask("evaluate", **session, script=script)
         for host in (name, METADATA):
-            packet = wait_until(partial(self.packet, host))
-            for _ in range(ROUNDS):
-                said = self.say(cell, "resend_packet", packet_id=packet)
-                cell["said"][-1] += f" {said.get('failed_count')}"
+            self.send(cell, wait_until(partial(self.packet, host)))
+
+    def send(self, cell: dict[str, Any], packet: int) -> None:
+        for _ in range(ROUNDS):
+            said = self.say(cell, "resend_packet", packet_id=packet)
+            cell["said"][-1] += f" {said.get('failed_count')}"
 
     def packet(self, host: str) -> int | None:
         """The newest packet to or from a host, once there is one."""

@@ -104,7 +104,7 @@ def check_files(folder: Path) -> None:
     """The files that the last section lists, as far as they are there by then."""
     listed = re.findall(r"`([^`]+)`", section("Where the files are"))
     names = {re.sub(r"\d+", "N", path.name) for path in folder.iterdir()}
-    assert {"app.stderr.log", "failure-N.png", "dossier-N.html"} <= names
+    assert {"app.stderr.log", "failure-N.unmasked.png", "dossier-N.html"} <= names
     assert names <= {*listed}, names
 
 

@@ -41,6 +41,7 @@ def test_a_screenshot_is_an_image_a_file_and_a_resource(shop: Driver) -> None:
     assert shop.resource(told["uri"]) == file
     assert stat.S_IMODE(Path(told["path"]).stat().st_mode) == 0o600
     assert "data" not in told
+    assert Path(told["path"]).name.endswith(".unmasked.png")  # what it shows, it shows
 
 
 def test_a_large_screenshot_is_scaled_in_the_answer_and_whole_in_the_file(shop: Driver) -> None:
@@ -95,7 +96,7 @@ def test_a_file_of_no_session_and_a_path_cannot_be_read_as_resources(shop: Drive
     for uri in (
         f"e2e://artifact/{shop.session_id}/nothing.png",
         f"e2e://artifact/{shop.session_id}/..%2F..%2Fetc%2Fpasswd",
-        "e2e://artifact/of-nobody/screenshot-1.png",
+        "e2e://artifact/of-nobody/screenshot-1.unmasked.png",
     ):
         assert "error" in shop.request("resources/read", {"uri": uri}, id=1)
 

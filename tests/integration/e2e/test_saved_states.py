@@ -33,9 +33,10 @@ def test_a_saved_login_holds_in_this_session_and_in_the_next() -> None:
         log_in(driver)
         driver.value(STORE)
         saved = driver.call("saveState", name="ada")
-        assert saved == {"name": "ada", "cookies": 1, "origins": 1, "message": ""}
-
         file = driver.home / "logins" / "ada.json"
+        said = f"{file} holds cookies and tokens as they are, not masked; only you can read it"
+        assert saved == {"name": "ada", "cookies": 1, "origins": 1, "message": said}
+
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
         assert os.listdir(file.parent) == ["ada.json"]

@@ -73,6 +73,25 @@ def test_each_line_of_a_session_has_its_id_although_no_call_names_it(driver: Dri
     wait_until(lambda: failed in told(driver, error["sessionId"]))
 
 
+def test_a_debugging_port_is_told_as_open_to_every_user(driver: Driver) -> None:
+    opened = driver.call("startSession", command=COMMAND, debugPort=True)
+    closed = driver.call("startSession", command=COMMAND)
+
+    def ports(session: dict[str, Any]) -> list[int]:
+        lines = logged(driver, session["sessionId"])
+        told = [line for line in lines if line["event"] == "debug_port_open"]
+        assert all("every user" in line["details"]["why"] for line in told)
+        return [line["details"]["port"] for line in told if line["level"] == "warn"]
+
+    wait_until(lambda: ports(opened) == [opened["cdpPort"]])
+    wait_until(
+        lambda: ("info", "tool_invoked", "startSession") in told(driver, closed["sessionId"])
+    )
+    assert ports(closed) == []
+    for session in (opened, closed):
+        driver.call("endSession", sessionId=session["sessionId"])
+
+
 def test_a_failure_tells_the_session_that_it_was_about(driver: Driver) -> None:
     session = driver.call("startSession", command=COMMAND)
     error = driver.fault("tabs", action="close", tabId="t9")

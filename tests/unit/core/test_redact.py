@@ -1,11 +1,13 @@
 """Redaction: planted secrets are gone, innocent text is untouched, hostile text costs nothing."""
 
+import base64
+import html
 import json
 import re
 from base64 import b64encode
 from importlib import import_module
 from types import ModuleType
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 
@@ -114,6 +116,14 @@ def test_a_value_under_a_secret_name_is_gone_and_its_neighbour_stays(key: str, p
             assert json.loads(masked)
 
 
+@pytest.mark.parametrize("type_", ["type=password", 'type="password"', "TYPE='Password'"])
+def test_the_value_of_a_password_field_is_masked_whatever_its_name(type_: str) -> None:
+    assert REDACTOR.text(f'<input name="a" {type_} value="bob">') == (
+        f'<input name="a" {type_} value="{MASK}">'
+    )
+    assert REDACTOR.text(f"<input {type_} value=bob>") == f"<input {type_} value={MASK}>"
+
+
 @pytest.mark.parametrize("name", SECRET_HEADERS)
 def test_secret_headers_are_masked_in_both_forms_and_in_raw_text(name: str) -> None:
     for secret in OPAQUE:
@@ -191,6 +201,17 @@ def test_the_state_of_oauth_is_masked_beside_what_else_it_sends_alone() -> None:
             assert "abc" not in REDACTOR.url(f"https://u.example/cb?{query}")
             assert "abc" not in REDACTOR.text(query, FORM)
     assert REDACTOR.url("https://u.example/shops?state=CA") == "https://u.example/shops?state=CA"
+
+
+def test_the_state_of_oauth_is_masked_in_records_as_in_their_query() -> None:
+    def records(**pairs: str) -> list[dict[str, str]]:
+        return [{"name": name, "value": value} for name, value in pairs.items()]
+
+    assert REDACTOR.value(records(state="CA", page="2")) == records(state="CA", page="2")
+    sent = records(State="abc", response_type="code", scope="email")
+    assert REDACTOR.value({"queryString": sent}) == {
+        "queryString": records(State=MASK, response_type="code", scope="email")
+    }
 
 
 def test_nested_urls_are_masked_and_encoded_again() -> None:
@@ -304,7 +325,7 @@ INNOCENT = [
     "SELECT password FROM users WHERE token IS NULL",
     "if (token === null) return",
     "const next = (token) => token.value",
-    '<input type="password" name="user" value="bob">',
+    '<input type="text" name="user" value="bob">',
     "<label for=password>Password</label>",
     "<code>npm run build</code>",
     '<div class="sk-loading-indicator-large sk-circle-fade-dot"></div>',
@@ -439,6 +460,9 @@ def test_a_learned_secret_is_gone_in_every_spelling(secret: str) -> None:
         "https://example.com/?q=" + quote(secret, safe=""),
         "https://example.com/?q=" + quote(secret, safe="").lower(),
         f"a {secret}{secret} b",
+        json.dumps(json.dumps(secret)),
+        f"<p title='{html.escape(secret)}'>",
+        f"<p>{html.escape(secret, quote=False)}</p>",
     ):
         masked = redactor.text(planted)
         assert secret not in masked.replace(MASK, ""), planted
@@ -447,6 +471,25 @@ def test_a_learned_secret_is_gone_in_every_spelling(secret: str) -> None:
     assert redactor.header("User-Agent", f"x {secret}") == f"x {MASK}"
     assert redactor.value([{"a": secret}]) == [{"a": MASK}]
     assert REDACTOR.text(f"typed {secret} here") == f"typed {secret} here"
+
+
+@pytest.mark.parametrize("secret", ["correct horse", "k3y/with+ÿþ", "größer?>"])
+@pytest.mark.parametrize("before", range(3))
+@pytest.mark.parametrize("after", range(3))
+def test_a_learned_secret_is_gone_from_what_is_in_base64(
+    secret: str, before: int, after: int
+) -> None:
+    redactor = REDACTOR.learn(secret)
+    plain = bytes(range(before)) + secret.encode() + b"!" * after
+    for encoded in (
+        base64.b64encode(plain).decode(),
+        base64.urlsafe_b64encode(plain).decode(),
+        quote(base64.b64encode(plain).decode(), safe=""),
+    ):
+        masked = unquote(redactor.text(f"data {encoded} end"))
+        assert MASK in masked
+        # What stays of it on either side tells of no more than a character of the secret.
+        assert all(len(kept) <= 8 for kept in masked[5:-4].split(MASK)), masked
 
 
 def test_a_short_learned_secret_is_masked_only_as_a_whole_value() -> None:

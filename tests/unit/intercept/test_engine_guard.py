@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pilothouse.core.urls import Policy
 from pilothouse.intercept.engine.guard import Guard
 
 pytestmark = pytest.mark.anyio
 
 
-def guard() -> Guard:
-    made = Guard(lambda: frozenset({8080}))
+def guard(policy: Policy | None = None) -> Guard:
+    made = Guard(lambda: frozenset({8080}), policy or Policy(development=True))
     made.configure(blocked=[4000, 4001], allowed=[4001])
     return made
 
@@ -42,12 +43,24 @@ async def test_what_is_sent_again_goes_to_addresses_that_were_judged() -> None:
     judge = guard()
     assert await judge.addresses("127.0.0.1", 80, is_pages=True) == ["127.0.0.1"]
     assert set(await judge.addresses("localhost", 80, is_pages=True)) <= {"127.0.0.1", "::1"}
-    assert await judge.addresses("10.0.0.1", 4000, is_pages=True) == ["10.0.0.1"]
+    assert await judge.addresses("10.0.0.1", 4000, is_pages=False) == ["10.0.0.1"]
     for host in ("127.0.0.1", "localhost", "::1"):
         with pytest.raises(PermissionError, match="nothing may be sent"):
             await judge.addresses(host, 4000, is_pages=False)
     # A page's own browser would not have been let there.
-    for host in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200"):
+    for host in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "10.0.0.1", "fd00::1"):
         with pytest.raises(PermissionError, match="nothing may be sent"):
             await judge.addresses(host, 80, is_pages=True)
         assert await judge.addresses(host, 80, is_pages=False) == [host]
+
+
+async def test_what_a_page_had_asked_for_is_judged_by_the_servers_own_settings() -> None:
+    listed = guard(Policy(allowed_hosts=("10.0.0.1",), development=True))
+    assert await listed.addresses("10.0.0.1", 80, is_pages=True) == ["10.0.0.1"]
+    for judge, host in (
+        (listed, "10.0.0.2"),
+        (listed, "127.0.0.1"),
+        (guard(Policy()), "127.0.0.1"),
+    ):
+        with pytest.raises(PermissionError, match="nothing may be sent"):
+            await judge.addresses(host, 80, is_pages=True)

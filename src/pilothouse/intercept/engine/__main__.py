@@ -6,13 +6,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import logging
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import anchored
+from pilothouse.core.urls import Policy
 from pilothouse.held_folders import held
 from pilothouse.http_token import token_at
 from pilothouse.intercept.engine.announcing import Announcer
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pilothouse.core.clock import Clock
     from pilothouse.intercept.jobs import Jobs
     from pilothouse.intercept.model import Exchange
-    from pilothouse.intercept.sender import Target
+    from pilothouse.intercept.sender import Gateway, Target
 
 HISTORY = "history.db"
 MAX_BYTES = 1 << 30
@@ -90,7 +92,7 @@ def _assemble(
     history: HistoryWriter,
     listeners: Listeners,
 ) -> Commands:
-    guard = Guard(listeners.ports)
+    guard = Guard(listeners.ports, _policy(json.loads(options.policy)))
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
     changes = Changes(breakpoints)
     live = Live(history, listeners, changes, master.proxy)
@@ -109,7 +111,13 @@ def _assemble(
 
     async def find(target: Target) -> list[str]:
         host = target.ip or target.host
-        return await guard.addresses(host, target.port, is_pages=target.is_pages)
+        return await guard.addresses(host, target.port, is_pages=bool(target.session))
+
+    def find_gateway(target: Target) -> Gateway | None:
+        from pilothouse.intercept.sender import Gateway
+
+        judge = listeners.judge_of(target.session, target.listener) if target.session else None
+        return Gateway(judge.upstream, judge.secret) if judge else None
 
     def open_jobs() -> Jobs:
         from pilothouse.intercept.jobs import Jobs
@@ -125,6 +133,7 @@ def _assemble(
             client_cert=options.client_cert,
             is_forbidden=guard.forbids,
             find=find,
+            find_gateway=find_gateway,
         )
 
     return Commands(
@@ -137,6 +146,15 @@ def _assemble(
         history=history,
         open_jobs=open_jobs,
         spki=spki_hash(options.folder),
+    )
+
+
+def _policy(told: dict[str, Any]) -> Policy:
+    """Return where a browser may go whose session is over."""
+    hosts = told.get("allowed_hosts")
+    return Policy(
+        allowed_hosts=None if hosts is None else tuple(hosts),
+        development=told.get("development", True),
     )
 
 
@@ -161,6 +179,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--ask-everybody", action="store_true", help="for the token, also our own user"
     )
+    parser.add_argument("--policy", default="{}", help="where sessions' browsers may go, as JSON")
     parser.add_argument("--hold-s", type=float, default=AUTO_FORWARD_S)
     return parser.parse_args()
 

@@ -106,7 +106,12 @@ class Commands:
         return states
 
     async def open_browser(
-        self, name: str, session: str, upstream: int | None = None, port: int = 0
+        self,
+        name: str,
+        session: str,
+        upstream: int | None = None,
+        port: int = 0,
+        secret: str = "",
     ) -> dict[str, Any]:
         """A listener for one browser, whose packets are its session's alone. `port` is the one that
         it had before the engine was started anew, or 0 for any.
@@ -114,7 +119,7 @@ class Commands:
         Raises:
             NotAvailable
         """
-        listener = await self._listeners.open_browser(name, session, upstream, port)
+        listener = await self._listeners.open_browser(name, session, upstream, port, secret)
         if listener.instance is None:
             raise NotAvailable(f"the browser's proxy cannot listen: {listener.reason}")
         return {"port": listener.port}

@@ -13,18 +13,19 @@ from pilothouse.core.urls import UrlError, canonical_host, kind_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pilothouse.core.urls import Kind
+    from pilothouse.core.urls import Kind, Policy
 
 _HOME = frozenset({"loopback", "special"})
 """Special holds 0.0.0.0 and ::, which lead to this machine as well."""
-_TRAPS = frozenset({"link_local", "special"})
 
 
 class Guard:
     """Looks closer only where the port is one of ours: all other traffic costs one look-up."""
 
-    def __init__(self, listening: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, listening: Callable[[], frozenset[int]], policy: Policy) -> None:
+        """`policy` is for what a browser had asked for whose session is over."""
         self._listening = listening
+        self._policy = policy
         self._blocked: frozenset[int] = frozenset()
         self._allowed: frozenset[int] = frozenset()
 
@@ -46,8 +47,8 @@ class Guard:
     async def addresses(self, host: str, port: int, *, is_pages: bool) -> list[str]:
         """Look a host up, and return where what is sent again may go.
 
-        What a page had asked for goes to no address that hands out credentials: its own browser
-        would not have been let there either.
+        What a page had asked for goes where any session's browser may go: its own has ended, and
+        with it what was open to that one alone.
 
         Raises:
             OSError: nowhere.
@@ -57,11 +58,15 @@ class Guard:
             ip
             for ip in dict.fromkeys(str(address[0]) for *_, address in found)
             if not (self.concerns(port) and self.is_home(ip))
-            and not (is_pages and _kind(ip) in _TRAPS)
+            and (not is_pages or self._is_open(host, port, ip))
         ]
         if not passed:
             raise PermissionError(errno.EACCES, f"nothing may be sent to where {host} leads")
         return passed
+
+    def _is_open(self, host: str, port: int, ip: str) -> bool:
+        address = ip_address(ip.partition("%")[0])
+        return self._policy.check_address(host, address, port).allowed
 
     async def leads_home(self, host: str) -> bool:
         """Whether a host is this machine, by its spelling or by what it resolves to."""

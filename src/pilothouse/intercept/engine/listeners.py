@@ -28,13 +28,20 @@ class Listener:
     wanted: Wanted
     session: str = ""
     """Whose browser it serves; empty for those of the configuration."""
-    is_judged: bool = False
-    """Behind it stands the proxy of a session, which decides where its browser may go."""
+    upstream: int = 0
+    """Port of the proxy of a session, which decides where its browser may go; 0 for none."""
+    secret: str = ""
+    """Shown by that browser, and to that proxy, where the system does not tell whose they are."""
     instance: ServerInstance[Any] | None = None
     """Only while it runs."""
     port: int = 0
     """The real one, also where any free one was asked for."""
     reason: str = ""
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether what it takes is judged behind it."""
+        return bool(self.upstream)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -97,7 +104,7 @@ class Listeners:
         return listener
 
     async def open_browser(
-        self, name: str, session: str, upstream: int | None, port: int
+        self, name: str, session: str, upstream: int | None, port: int, secret: str
     ) -> Listener:
         """A proxy for one browser; all its traffic goes through the proxy on port `upstream`."""
         mode = f"upstream:http://{HOST}:{upstream}" if upstream else "regular"
@@ -105,11 +112,19 @@ class Listeners:
             if old := self._browsers.pop(name, None):
                 await self._stop(old)
             one = Wanted(0, port, "HTTP_PROXY", mode)
-            listener = Listener(one, session, is_judged=upstream is not None, port=port)
+            listener = Listener(one, session, upstream or 0, secret, port=port)
             await self._start(listener)
             if listener.instance:
                 self._browsers[name] = listener
             return listener
+
+    def judge_of(self, session: str, port: int) -> Listener | None:
+        """Return the listener of a session's browser behind which its requests are judged: the one
+        on this port if it is still there."""
+        open_now = [
+            one for one in self._browsers.values() if one.session == session and one.is_judged
+        ]
+        return next((one for one in open_now if one.port == port), next(iter(open_now), None))
 
     async def close_browser(self, name: str) -> None:
         async with self._changing:

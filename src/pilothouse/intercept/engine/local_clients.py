@@ -3,22 +3,21 @@
 
 An addon of mitmproxy, and its first one. A client of another user is hung up on before it has
 said anything. Where everybody is to be asked for the token, or the system does not tell who has
-connected, a client of an HTTP proxy shows it in Proxy-Authorization. A forwarder and a browser's
-own listener have no place for it: they stay our own user's.
+connected, a client of an HTTP proxy shows it in Proxy-Authorization. The listener of a session's
+browser has a secret of its own for that, which is good for the session's proxy behind it, too. A
+forwarder has no place for a token: it stays our own user's.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import logging
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from mitmproxy.http import Response
 
-from pilothouse.local_users import Caller, caller_at
+from pilothouse.core.proxy_auth import CHALLENGE, HEADER, credentials, is_shown
+from pilothouse.local_users import Caller, caller_at, tells_callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from pilothouse.intercept.engine.listeners import Listener, Listeners
 
-HEADER = "Proxy-Authorization"
 logger = logging.getLogger(__name__)
 
 
@@ -41,14 +39,17 @@ class LocalClients:
         self._asks_everybody = asks_everybody
         self._unknown: WeakSet[Client] = WeakSet()
         """Those that have to show the token."""
+        self._tunnels: WeakSet[Client] = WeakSet()
+        """Those that have asked for one."""
         self._told: set[int] = set()
         """Ports of which it was logged that somebody was refused."""
 
     def client_connected(self, client: Client) -> None:
         caller = caller_at(client.peername, client.sockname, client.transport_protocol)
         listener = self._listeners.of(client)
-        takes_tokens = listener.wanted.type == "HTTP_PROXY" and not listener.session
-        if takes_tokens and (self._asks_everybody or caller is Caller.UNKNOWN):
+        takes_tokens = listener.wanted.type == "HTTP_PROXY"
+        asks_all = self._asks_everybody and not listener.session
+        if takes_tokens and (asks_all or caller is Caller.UNKNOWN):
             self._unknown.add(client)
         elif caller is not Caller.OWN:
             client.error = "the client belongs to another user of this machine"
@@ -61,17 +62,21 @@ class LocalClients:
             logger.warning("closed a connection of %s to port %s", who, listener.port)
 
     def http_connect(self, flow: HTTPFlow) -> None:
+        self._tunnels.add(flow.client_conn)
         self._check(flow)
 
     def requestheaders(self, flow: HTTPFlow) -> None:
         self._check(flow)
+        # Inside of a tunnel the header would go to the server; it was shown when that was opened.
+        if flow.response is None and flow.client_conn not in self._tunnels:
+            self._show(flow)
 
     def _check(self, flow: HTTPFlow) -> None:
         if flow.client_conn not in self._unknown:
             return
-        token = self._token()
-        offered = flow.request.headers.pop(HEADER, "")
-        if token and hmac.compare_digest(_secret(offered).encode(), token.encode()):
+        listener = self._listeners.of(flow.client_conn)
+        token = listener.secret if listener.session else self._token()
+        if is_shown(flow.request.headers.pop(HEADER, ""), token):
             if flow.request.method == "CONNECT":
                 self._unknown.discard(flow.client_conn)  # its tunnel is its own from here on
             return
@@ -79,18 +84,16 @@ class LocalClients:
             407,
             "This proxy asks for the token that `pilothouse token --http` prints: send it as the"
             " password, with any name, or as a bearer token.\n",
-            {"Proxy-Authenticate": 'Basic realm="pilothouse"'},
+            dict([CHALLENGE]),
         )
 
+    # Towards the proxy of a session
 
-def _secret(header: str) -> str:
-    """Return what a Proxy-Authorization header has as token or password."""
-    scheme, _, text = header.partition(" ")
-    if scheme.lower() == "bearer":
-        return text.strip()
-    if scheme.lower() != "basic":
-        return ""
-    try:
-        return base64.b64decode(text.strip(), validate=True).decode("latin-1").partition(":")[2]
-    except binascii.Error:
-        return ""
+    def http_connect_upstream(self, flow: HTTPFlow) -> None:
+        self._show(flow)
+
+    def _show(self, flow: HTTPFlow) -> None:
+        """Show the secret to the proxy behind a browser's listener. It may not know who we are."""
+        secret = self._listeners.of(flow.client_conn).secret
+        if secret and not tells_callers():
+            flow.request.headers[HEADER] = credentials(secret)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mitmproxy import http
 
+from pilothouse.core.proxy_auth import is_own
 from pilothouse.intercept import recoding
 from pilothouse.intercept.model import Sent
 
@@ -66,7 +67,12 @@ def _written(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _lines(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in fields if field[0].lower() != KEY_HEADER])
+    return b"".join([b"%b: %b\r\n" % field for field in fields if not _is_own(field)])
+
+
+def _is_own(field: tuple[bytes, bytes]) -> bool:
+    """Return whether a field is between us and the browser, or the next proxy."""
+    return field[0].lower() == KEY_HEADER or is_own(*field)
 
 
 def _is_framed(version: bytes) -> bool:
@@ -196,7 +202,7 @@ def _split(edited: bytes) -> tuple[bytes, Fields, bytes]:
 
 
 def _with_own(fields: Fields, message: http.Message) -> http.Headers:
-    own = tuple(field for field in message.headers.fields if field[0].lower() == KEY_HEADER)
+    own = tuple(field for field in message.headers.fields if _is_own(field))
     return http.Headers((*fields, *own))
 
 

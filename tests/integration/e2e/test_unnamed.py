@@ -1,0 +1,56 @@
+"""Where the system does not tell who has connected, a session's browser shows its secret."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.support.redirecting import CANNOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+GUARD_S = 170
+REFUSED = "HTTP/1.1 407 Proxy Authentication Required"
+
+
+@pytest.fixture(scope="module")
+def trials() -> list[dict[str, Any]]:
+    """Without the intercepting proxy, and with it."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.integration.e2e.unnamed"],
+        capture_output=True,
+        text=True,
+        timeout=GUARD_S,
+        check=False,
+    )
+    if ran.returncode == CANNOT:
+        pytest.skip(f"there can be no user without a name here: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr
+    done: list[dict[str, Any]] = json.loads(ran.stdout)
+    assert [one["intercept"] for one in done] == [False, True]
+    return done
+
+
+def test_the_browser_gets_through_and_is_judged_as_ever(trials: list[dict[str, Any]]) -> None:
+    for trial in trials:
+        assert trial["told"] == []
+        assert {"/first", "/second", "/third", "/socket"} <= trial["came"].keys()
+        assert trial["fetched"] == "answered"
+        assert trial["rule"] == "link_local"
+
+
+def test_nobody_else_does(trials: list[dict[str, Any]]) -> None:
+    for trial in trials:
+        assert trial["strangers"] == [REFUSED, REFUSED]
+
+
+def test_no_server_and_no_packet_sees_the_secret(trials: list[dict[str, Any]]) -> None:
+    for trial in trials:
+        for path, names in trial["came"].items():
+            assert "proxy-authorization" not in names, path
+        assert "proxy-authorization" not in json.dumps(trial["packets"]).lower()
+    assert trials[1]["packets"]
