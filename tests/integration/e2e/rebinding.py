@@ -22,6 +22,7 @@ from tests.support import forkserver, own_net
 from tests.support.intercepting import token_of
 from tests.support.own_net import Names, Sink
 from tests.support.redirecting import CANNOT
+from tests.support.rounds import IS_SOAK
 from tests.support.session_life import Driver, open_place
 from tests.support.until import wait_until
 
@@ -198,6 +199,12 @@ def port_of_metrics(driver: Driver) -> int:
     return int(wait_until(found, driver.log)[1])
 
 
+def intercepts(mode: str, *, listed: bool) -> tuple[bool, ...]:
+    """Return with which values of `intercept` a product is tried: both in a soak, else so that
+    every two of the three choices meet in each way."""
+    return (False, True) if IS_SOAK else ((mode == "production") != listed,)
+
+
 def trial() -> list[dict[str, Any]]:
     """All cells."""
     names, cells = Names(), []
@@ -225,7 +232,7 @@ def trial() -> list[dict[str, Any]]:
                 port = port_of_metrics(driver)
                 world = World(names, sinks, driver)
                 with sinks["public"].on(port):
-                    for intercept in (False, True):
+                    for intercept in intercepts(mode, listed=listed):
                         about = {"mode": mode, "listed": listed, "intercept": intercept}
                         world.take_all(about, port)
                 cells += world.cells

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.redirecting import CANNOT
+from tests.support.rounds import IS_SOAK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,6 @@ def test_no_name_leads_elsewhere_after_it_was_judged(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     cells = json.loads(ran.stdout)
     kinds = {(cell["mode"], cell["listed"], cell["intercept"]) for cell in cells}
-    assert len(kinds) == 8
+    assert len(kinds) == (8 if IS_SOAK else 4)
     failing = [{**cell, "faults": wrong} for cell in cells if (wrong := faults(cell))]
     assert not failing, "\n".join(map(str, failing))
