@@ -93,7 +93,7 @@ def check_cwd(cwd: str, roots: Sequence[Path]) -> Path:
             cwd=cwd,
             setting="PILOTHOUSE_ROOTS",
         )
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # which takes names that no system takes
         raise InvalidInput(f"{cwd} is not a folder.", field="cwd", expected="an existing folder")
     return folder
 
@@ -135,7 +135,8 @@ def _located(given: str, search_path: str, base: Path | None) -> Path:
         for folder in search_path.split(":"):
             # An empty or relative entry would be the current folder.
             candidate = Path(folder, given)
-            if candidate.is_absolute() and candidate.is_file() and os.access(candidate, os.X_OK):
+            is_file = candidate.is_absolute() and os.path.isfile(candidate)
+            if is_file and os.access(candidate, os.X_OK):
                 return candidate
         raise _missing(given, f"no program {given} is on PATH")
     if os.path.isabs(given):
