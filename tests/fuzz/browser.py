@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
+HOSTILE = "HOSTILE"
 PAGE = {
-    "targetId": "HOSTILE",
+    "targetId": HOSTILE,
     "type": "page",
     "title": "\u202e",
     "url": "http://127.0.0.1:1/",
@@ -54,8 +55,10 @@ METHODS = (
 class HostileBrowser:
     """Drawn from a seed; `run_hostile_browser` serves it."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, is_silent: bool) -> None:
+        """`is_silent` leaves some commands unanswered, for which an observer waits its time."""
         self.port = 0
+        self._is_silent = is_silent
         self.frames = 0
         self._random = random
 
@@ -67,7 +70,7 @@ class HostileBrowser:
             "Browser": self._random.choice(("Chrome/156.0.0.0", "x", "")),
             "webSocketDebuggerUrl": f"ws://127.0.0.1:{self.port}/devtools/browser/x",
         }
-        listed: Any = [{**PAGE, "id": "HOSTILE", "webSocketDebuggerUrl": "ws://127.0.0.1:1/"}]
+        listed: Any = [{**PAGE, "id": HOSTILE, "webSocketDebuggerUrl": "ws://127.0.0.1:1/"}]
         told: Any = listed if "list" in request.path else about
         if self._random.random() < 0.1:
             told = odd_value(self._random, told)
@@ -99,10 +102,10 @@ class HostileBrowser:
         elif odd < 0.08:
             error = {"code": random.choice((-32000, "x", None)), "message": random.choice(TEXTS)}
             answer = {"id": command["id"], "error": random.choice((error, None, "x", []))}
-        elif odd < 0.10:
+        elif odd < 0.10 and self._is_silent:
             answer["id"] = odd_value(random, command["id"])
-        elif odd < 0.11:
-            return  # never answered
+        elif odd < 0.11 and self._is_silent:
+            return
         self.frames += 1
         await socket.send(json.dumps(answer))
 
@@ -162,8 +165,8 @@ class HostileBrowser:
             "entry": {"level": "error", "text": random.choice(TEXTS), "source": "network"},
             "exceptionDetails": {"text": random.choice(TEXTS), "lineNumber": -1, "exceptionId": 1},
             "sessionId": random.choice(("S2", "S", "")),
-            "targetInfo": {**PAGE, "targetId": random.choice(("HOSTILE", "T2", ""))},
-            "targetId": random.choice(("HOSTILE", "T2")),
+            "targetInfo": {**PAGE, "targetId": random.choice((HOSTILE, "T2", ""))},
+            "targetId": random.choice((HOSTILE, "T2")),
             "frame": {"id": "F", "url": random.choice(URLS), "loaderId": "L"},
             "scriptId": "1",
             "url": random.choice(URLS),
@@ -177,7 +180,7 @@ class HostileBrowser:
                 del params[name]
             else:
                 params[name] = odd_value(random, params[name])
-        odd_params = random.choice((None, [], "x", 1)) if random.random() < 0.03 else params
+        odd_params: Any = random.choice((None, "x", 1)) if random.random() < 0.03 else params
         return {
             "method": random.choice(METHODS),
             "params": odd_params,
@@ -186,9 +189,9 @@ class HostileBrowser:
 
 
 @contextmanager
-def run_hostile_browser(random: Random) -> Iterator[HostileBrowser]:
+def run_hostile_browser(random: Random, *, is_silent: bool = True) -> Iterator[HostileBrowser]:
     """Serve a hostile browser on a free port of loopback until the block ends."""
-    browser = HostileBrowser(random)
+    browser = HostileBrowser(random, is_silent=is_silent)
     is_up = threading.Event()
     loop = asyncio.new_event_loop()
     stopped = asyncio.Event()

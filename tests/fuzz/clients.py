@@ -70,8 +70,6 @@ class FuzzClient(Protocol):
 
     def request(self, method: str, params: Mapping[str, Any]) -> Reply: ...
 
-    def close(self) -> None: ...
-
 
 def call(client: FuzzClient, tool: str, arguments: Mapping[str, Any]) -> Reply:
     return client.request("tools/call", {"name": tool, "arguments": arguments})
@@ -157,9 +155,7 @@ class StdioClient(RawStdio):
             self._lines.put(line)
         self._lines.put(b"")
 
-    def request(  # type: ignore[override]
-        self, method: str, params: Mapping[str, Any] | None = None, id: int = 0
-    ) -> Reply:
+    def request(self, method: str, params: Mapping[str, Any] | None = None, id: int = 0) -> Reply:
         number = next(self._numbers)
         more = {"_meta": META} if self.era == MODERN else {}
         message = {"jsonrpc": "2.0", "id": number, "method": method}

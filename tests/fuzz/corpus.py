@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "corpus"
 MENDED, CALLS, FRAMES = (FOLDER / f"{name}.jsonl" for name in ("mended", "calls", "frames"))
 MOST_CALLS = 140
 MOST_FRAMES = 48
-LONGEST_LINE = 3_000
+LONGEST_LINE = 900
 """Larger inputs are drawn again by every run, and need not be kept."""
 SLOW_S = 0.6
 """What takes longer is not kept: `make test` sends all of it."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from pilothouse import __version__
 from pilothouse.bookmarks.protocol import ORIGIN
@@ -407,7 +408,7 @@ class ExtensionPlace:
     def _open(self) -> Any:
         return connect(
             f"ws://127.0.0.1:{self.port}/",
-            origin=ORIGIN,  # type: ignore[arg-type]
+            origin=Origin(ORIGIN),
             proxy=None,
             compression=None,
             ping_interval=None,

@@ -128,7 +128,8 @@ class Figures:
             self.codes[tool][verdict.code] += 1
             self.hangs += reply.is_hung
             shown = shortened(arguments)
-            self.slowest = sorted([*self.slowest, (reply.took, tool, shown)], reverse=True)[:10]
+            slowest = [*self.slowest, (reply.took, f"{lane} {tool}", shown)]
+            self.slowest = sorted(slowest, reverse=True)[:10]
             for incident in verdict.incidents:
                 self.incidents.append(f"{lane} {tool} {shown}: {incident}")
 

@@ -9,6 +9,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from tests.fuzz.arguments import draw
+from tests.fuzz.browser import HOSTILE
 from tests.fuzz.clients import HANG_S, LEGACY, call
 from tests.fuzz.frames import ServerError
 from tests.fuzz.harmless import harmless
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     type OnCall = Callable[[str, Mapping[str, Any], Reply, Verdict], None]
 
 CALLS_A_SESSION = 150
+READS = 8
 REFRESH = 25
 """After so many calls the agent goes back to its app's page, which drawn calls have left."""
 RARE: Mapping[str, float] = {
@@ -152,6 +154,23 @@ class AgentLane:
                     if not self._session:
                         break
                 self.end()
+        except Exception:
+            self._figures.report([f"{self.name} stopped: {traceback.format_exc()}"])
+
+    def watch(self, until: float) -> None:
+        """Observe the hostile browser again and again, and read what it tells."""
+        self.known.set("ownTarget", HOSTILE)
+        place = {"host": "127.0.0.1", "port": "<hostile>"}
+        try:
+            while time.monotonic() < until:
+                self.send("cdp_list_targets", place)
+                self.send("cdp_observe", {"targetId": HOSTILE, **place})
+                for _ in range(READS):
+                    (tool,) = self._random.choices(self._tools)
+                    drawn = self.draw(tool)
+                    drawn.pop("sessionId", None)
+                    self.send(tool.name, drawn)
+                self.send("cdp_stop_observe", {"targetId": HOSTILE})
         except Exception:
             self._figures.report([f"{self.name} stopped: {traceback.format_exc()}"])
 

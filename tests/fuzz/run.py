@@ -51,7 +51,7 @@ def run(seconds: float, random: Random, *, keep: bool = False) -> Figures:
         hub = stack.enter_context(running_hub(setting))
         stack.enter_context(connected_chrome(setting))
         ports = [free_port(), free_port()]
-        lanes = []
+        lanes: list[AgentLane] = []
         for era in (LEGACY, MODERN):
             client = HttpClient(hub.url, era)
             stack.callback(client.close)
@@ -67,6 +67,17 @@ def run(seconds: float, random: Random, *, keep: bool = False) -> Figures:
                 free_ports=ports,
             )
             lanes.append(lane)
+        watching = HttpClient(hub.url, LEGACY)
+        stack.callback(watching.close)
+        watcher = AgentLane(
+            "the hostile browser's",
+            watching,
+            setting,
+            _of(random),
+            figures,
+            [tool for tool in tools if tool.group == "observe"],
+            hostile_port=hostile.port,
+        )
         own: list[tuple[str, list[str]]] = [("the hub", hub.lines)]
         logs = []
         for era in (LEGACY, MODERN):
@@ -97,7 +108,8 @@ def run(seconds: float, random: Random, *, keep: bool = False) -> Figures:
             lane.on_call = on_call
         sender.on_frames = keeper.add_frames
         until = time.monotonic() + seconds
-        together([partial(one.run, until) for one in (*lanes, sender)])
+        works = [*(lane.run for lane in lanes), watcher.watch, sender.run]
+        together([partial(work, until) for work in works])
         for name, client_ in logs:
             own.append((name, client_.log().splitlines()))
         for name, lines in own:
@@ -140,8 +152,8 @@ def hub_places(hub: Server, setting: Setting) -> list[Place]:
 
 
 def _socket_of(hub: Server, ending: str) -> str:
-    paths = (one.laddr for one in psutil.Process(hub.process.pid).net_connections("unix"))
-    return next(path for path in paths if isinstance(path, str) and path.endswith(ending))
+    paths = (str(one.laddr) for one in psutil.Process(hub.process.pid).net_connections("unix"))
+    return next(path for path in paths if path.endswith(ending))
 
 
 def grown(memory: Mapping[str, Sequence[float]]) -> Iterator[str]:
