@@ -66,6 +66,7 @@ def report(figures: Figures, seed: int) -> int:
         codes = ", ".join(f"{code} {many}" for code, many in figures.codes[tool].most_common(5))
         print(f"{tool:24}", *(f"{number:7}" for number in row), f"  {codes}")
     print("\ncalls by agent:", dict(figures.calls))
+    print("resources read:", figures.resources)
     print("frames by socket:", dict(figures.frames))
     print("slowest:")
     for took, tool, arguments in figures.slowest:

@@ -42,9 +42,13 @@ def judge(reply: Reply, secret: str = "") -> Verdict:
         return Verdict(REFUSED_CALL, str(reply.status), () if is_refusal else (what,))
     if (error := reply.message.get("error")) is not None:
         code = error.get("code")
-        bad = () if code in REFUSED_RPC or code == -32001 else (f"answered {error}"[:600],)
+        bad = (
+            () if code in REFUSED_RPC or code in (-32001, -32002) else (f"answered {error}"[:600],)
+        )
         return Verdict(REFUSED_CALL, str(code), bad)
     incidents = [*_unsafe(reply.result)]
+    if reply.is_hung:
+        incidents.append(f"answered after {reply.took:.1f} s")
     if reply.status in OFF or (reply.status >= 500 and reply.status != 503):
         incidents.append(f"HTTP {reply.status}")
     if secret and secret in json.dumps(reply.result):
@@ -113,6 +117,7 @@ class Figures:
     frames: Counter[str] = field(default_factory=Counter)
     incidents: list[str] = field(default_factory=list)
     hangs: int = 0
+    resources: int = 0
     slowest: list[tuple[float, str, str]] = field(default_factory=list)
     memory: dict[str, list[float]] = field(default_factory=dict)
     """MB of a worker, each time that its session has ended."""
@@ -132,6 +137,12 @@ class Figures:
             self.slowest = sorted(slowest, reverse=True)[:10]
             for incident in verdict.incidents:
                 self.incidents.append(f"{lane} {tool} {shown}: {incident}")
+
+    def count_resource(self, lane: str, uri: str, verdict: Verdict) -> None:
+        with self._lock:
+            self.resources += 1
+            for incident in verdict.incidents:
+                self.incidents.append(f"{lane} resources/read {uri[:200]}: {incident}")
 
     def count_frame(self, place: str, incident: str = "") -> None:
         with self._lock:

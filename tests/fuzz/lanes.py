@@ -14,7 +14,7 @@ from tests.fuzz.clients import HANG_S, LEGACY, call
 from tests.fuzz.frames import ServerError
 from tests.fuzz.harmless import harmless
 from tests.fuzz.judge import judge
-from tests.fuzz.values import Known
+from tests.fuzz.values import URIS, Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 
 CALLS_A_SESSION = 150
 READS = 8
+RESOURCES = 0.03
+"""Share of the steps that read a resource instead of calling a tool."""
 REFRESH = 25
 """After so many calls the agent goes back to its app's page, which drawn calls have left."""
+LONG_PATH = "x/" * 3_000
+LONG_NAME = "x" * 300
 RARE: Mapping[str, float] = {
     "startSession": 0.15,
     "restartServer": 0.1,
@@ -67,6 +71,8 @@ class AgentLane:
             foreign="nobody",
             foreignTarget="NOBODY",
         )
+        self.known.set("long", LONG_PATH)
+        self.known.set("longName", LONG_NAME)
         for port in free_ports:
             self.known.add("free", port)
         self._setting = setting
@@ -176,6 +182,11 @@ class AgentLane:
 
     def step(self) -> None:
         """Make one drawn call."""
+        if self._random.random() < RESOURCES:
+            uri = self.known.fill(self._random.choice(URIS))
+            reply = self.client.request("resources/read", {"uri": uri})
+            self._figures.count_resource(self.name, uri, judge(reply, self._setting.token))
+            return
         (tool,) = self._random.choices(self._tools, self._weights)
         self.send(tool.name, self.draw(tool))
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 KEPT = 180
 """At least so many inputs are sent."""
-LONG = "x/" * 3_000
 HOSTILE_READS = 4
 
 
@@ -47,7 +46,6 @@ def agent(hub: Server, setting: Setting) -> Iterator[AgentLane]:
     client = HttpClient(hub.url, LEGACY)
     figures, tools = Figures(), declared_tools()
     lane = AgentLane("2025", client, setting, Random(1), figures, tools)
-    lane.known.set("long", LONG)
     lane.begin()
     yield lane
     lane.end()

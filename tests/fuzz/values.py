@@ -116,6 +116,20 @@ PATHS = (
     *("cat.png", "../../etc/hostname", "/etc/hostname", "a\x00b", "", ".", "~", "x" * 5000),
     *("<files>/upload.txt", "<files>/missing", "<files>", "<files>/../up", "/proc/self/mem"),
 )
+URIS = (
+    *("pilothouse://timeline", "pilothouse://x", "cdp://events/<ownTarget>", "cdp://events/x"),
+    *("cdp://events/<ownTarget>?offset=-1", "e2e://artifact/<sessionId>/<long>", "e2e://artifact"),
+    *("e2e://artifact/<sessionId>/../x", "e2e://artifact/<sessionId>/%2e%2e%2fx", "bookmarks://"),
+    *("e2e://artifact/<sessionId>/", "e2e://artifact/<sessionId>/failure-1.png", "file:///x", ""),
+    *(
+        "bookmarks://tree",
+        "e2e://session/<sessionId>",
+        "e2e://artifact/nobody/x",
+        "\x00",
+        "x" * 900,
+    ),
+)
+"""Of resources."""
 BOOKMARKS = (
     *("<bookmark:0>", "<bookmark:1>", "<bookmark:2>", "<bookmark:3>", "Lesezeichenleiste > Tech"),
     *("1", "2", "0", "<bookmark:0>", "<bookmark:1>", "<bookmark:2>", "Bar", "Bar > Tech", "Other"),

@@ -100,7 +100,7 @@ async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase
 
 def _is_file(path: Path) -> bool:
     """Tell whether a file lies there itself; names that no system takes are none."""
-    return not path.is_symlink() and os.path.isfile(path)
+    return not os.path.islink(path) and os.path.isfile(path)
 
 
 TOOLS = (read_server_logs,)

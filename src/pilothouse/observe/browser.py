@@ -58,7 +58,7 @@ _ABOUT_RECORDS = {*_LOADED, "Inspector.targetCrashed", "Runtime.executionContext
 """What is no record of its own, and yet says something about those that are."""
 
 
-def _is_target(info: object) -> bool:
+def _is_target(info: Any) -> bool:
     """Tell whether that is what a browser knows of a target."""
     match info:
         case {"targetId": str(), "type": str()}:
@@ -148,7 +148,7 @@ class Browser:
     async def _info(self, target_id: str) -> dict[str, Any]:
         """What the browser knows of a target. Raises CdpError."""
         method = "Target.getTargetInfo"
-        told = await self.cdp.call(method, {"targetId": target_id})
+        told = await self.cdp.call(method, {"targetId": target_id}, deadline=ENABLE_S)
         info: dict[str, Any] = part_of(method, told, "targetInfo", dict)
         if not _is_target(info):
             raise CdpError(method, "the answer names no target")
