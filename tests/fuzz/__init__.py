@@ -9,6 +9,8 @@ clients.py     one agent of either era, over HTTP or stdio
 servers.py     a hub and a `--standalone`, with an app, a Chrome and a hostile browser
 browser.py     that hostile browser: a debugging port whose frames are odd
 frames.py      odd bytes, and the sockets that get them
+processes.py   the engine and the parent of workers, which know their owner alone
+lanes.py       what runs side by side; run.py puts all of it together
 judge.py       what counts as an incident, and the figures of a run
 corpus.py      the inputs that are kept in corpus/ and sent again by test_corpus.py
 """

@@ -57,31 +57,26 @@ class AgentLane:
         random: Random,
         figures: Figures,
         tools: Sequence[FuzzedTool],
-        *,
-        worker_memory: Callable[[], float] | None = None,
-        hostile_port: int = 1,
-        free_ports: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.client = client
         self.known = Known(
             token=setting.token,
             files=str(setting.files),
-            hostile=hostile_port,
+            hostile=1,
             foreign="nobody",
             foreignTarget="NOBODY",
         )
         self.known.set("long", LONG_PATH)
         self.known.set("longName", LONG_NAME)
-        for port in free_ports:
-            self.known.add("free", port)
         self._setting = setting
         self._random = random
         self._figures = figures
         self._tools = list(tools)
         self._weights = [RARE.get(tool.name, 1.0) for tool in tools]
         self._by_name = {tool.name: tool for tool in tools}
-        self._memory = worker_memory
+        self.memory: Callable[[], float] | None = None
+        """What its worker takes, in MB."""
         self.on_call: OnCall = lambda *_: None
         self._session = ""
 
@@ -131,8 +126,8 @@ class AgentLane:
     def end(self) -> None:
         """End the session; what its worker takes then is noted."""
         self.ask("endSession", sessionId="<sessionId>")
-        if self._memory is not None:
-            self._figures.note_memory(self.name, self._memory())
+        if self.memory is not None:
+            self._figures.note_memory(self.name, self.memory())
 
     def ask(self, tool: str, **arguments: Any) -> Reply:
         """Make a call that is none of those counted."""

@@ -24,13 +24,13 @@ from tests.support import forkserver
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tests.fuzz.clients import Reply
+    from tests.fuzz.arguments import FuzzedTool
+    from tests.fuzz.clients import FuzzClient, Reply
     from tests.fuzz.judge import Verdict
     from tests.support.servers import Server
 
-PROGRESS_S = 30.0
 GROWTH_MB = 64.0
 """What a worker may have come to take between the end of its second session and of its last one:
 rings, caches and compiled patterns fill until they are full."""
@@ -38,88 +38,98 @@ rings, caches and compiled patterns fill until they are full."""
 
 def run(seconds: float, random: Random, *, keep: bool = False) -> Figures:
     """Fuzz for a while and return what came of it."""
-    figures = Figures()
-    tools = declared_tools()
-    keeper = Keeper()
-
-    def on_call(tool: str, arguments: Mapping[str, Any], reply: Reply, verdict: Verdict) -> None:
-        keeper.add_call(tool, arguments, verdict.code, reply.took)
-
     with ExitStack() as stack:
-        hostile = stack.enter_context(run_hostile_browser(_of(random)))
-        setting = stack.enter_context(Setting.made())
-        hub = stack.enter_context(running_hub(setting))
-        stack.enter_context(connected_chrome(setting))
-        ports = [free_port(), free_port()]
-        lanes: list[AgentLane] = []
+        running = Running(stack, random)
+        running.open_hub()
         for era in (LEGACY, MODERN):
-            client = HttpClient(hub.url, era)
-            stack.callback(client.close)
-            lane = AgentLane(
-                f"hub {era}",
-                client,
-                setting,
-                _of(random),
-                figures,
-                tools,
-                worker_memory=partial(workers_mb, setting),
-                hostile_port=hostile.port,
-                free_ports=ports,
-            )
-            lanes.append(lane)
-        watching = HttpClient(hub.url, LEGACY)
-        stack.callback(watching.close)
-        watcher = AgentLane(
-            "the hostile browser's",
-            watching,
-            setting,
-            _of(random),
-            figures,
-            [tool for tool in tools if tool.group == "observe"],
-            hostile_port=hostile.port,
-        )
-        own: list[tuple[str, list[str]]] = [("the hub", hub.lines)]
-        logs = []
-        for era in (LEGACY, MODERN):
-            alone = stack.enter_context(Setting.made())
-            process = stack.enter_context(standalone(alone, era))
-            stack.enter_context(connected_chrome(alone))
-            lanes.append(
-                AgentLane(
-                    f"standalone {era}",
-                    process,
-                    alone,
-                    _of(random),
-                    figures,
-                    tools,
-                    worker_memory=partial(resident_mb, process.process.pid),
-                    hostile_port=hostile.port,
-                    free_ports=[free_port(), free_port()],
-                )
-            )
-            logs.append((f"standalone {era}", process))
-        engine = stack.enter_context(own_engine(setting.home / "engine"))
-        zygote = stack.enter_context(own_zygote(setting.home / "zygote"))
-        own += [("the engine", engine.log), ("the zygote", zygote.log)]
-        lanes[0].open_services()
-        places = [*hub_places(hub, setting), engine, zygote]
-        sender = FrameLane(places, _of(random), figures)
-        for lane in lanes:
-            lane.on_call = on_call
-        sender.on_frames = keeper.add_frames
-        until = time.monotonic() + seconds
-        works = [*(lane.run for lane in lanes), watcher.watch, sender.run]
-        together([partial(work, until) for work in works])
-        for name, client_ in logs:
-            own.append((name, client_.log().splitlines()))
-        for name, lines in own:
-            figures.report(f"log of {name}: {line}" for line in log_incidents(lines))
-        if hub.process.poll() is not None:
-            figures.report([f"the hub has ended with {hub.process.poll()}"])
+            running.open_standalone(era)
+        running.open_frames()
+        figures = running.run(seconds)
     forkserver.close()
     if keep:
-        keeper.write()
+        running.keeper.write()
     return figures
+
+
+class Running:
+    """Everything that takes part in a run, open for as long as the stack."""
+
+    def __init__(self, stack: ExitStack, random: Random) -> None:
+        self.keeper = Keeper()
+        self._stack = stack
+        self._random = random
+        self._figures = Figures()
+        self._tools = declared_tools()
+        self._hostile = stack.enter_context(run_hostile_browser(_of(random)))
+        self._lanes: list[AgentLane] = []
+        self._works: list[Callable[[float], None]] = []
+        self._logs: dict[str, Callable[[], Sequence[str]]] = {}
+        """Of each process, by its name."""
+
+    def open_hub(self) -> None:
+        """Serve a hub with an agent of either era, and one for the hostile browser."""
+        self._setting = self._stack.enter_context(Setting.made())
+        self._hub = self._stack.enter_context(running_hub(self._setting))
+        self._stack.enter_context(connected_chrome(self._setting))
+        self._logs["the hub"] = lambda: self._hub.lines
+        for era in (LEGACY, MODERN):
+            lane = self._lane(f"hub {era}", self._client(era), self._setting, self._tools)
+            lane.memory = partial(workers_mb, self._setting)
+            self._works.append(lane.run)
+        watching = [tool for tool in self._tools if tool.group == "observe"]
+        watcher = self._lane("the hostile browser's", self._client(LEGACY), self._setting, watching)
+        self._works.append(watcher.watch)
+
+    def open_standalone(self, era: str) -> None:
+        """Serve on stdio in a home of its own."""
+        setting = self._stack.enter_context(Setting.made())
+        client = self._stack.enter_context(standalone(setting, era))
+        self._stack.enter_context(connected_chrome(setting))
+        self._logs[f"standalone {era}"] = lambda: client.log().splitlines()
+        lane = self._lane(f"standalone {era}", client, setting, self._tools)
+        lane.memory = partial(resident_mb, client.process.pid)
+        self._works.append(lane.run)
+
+    def open_frames(self) -> None:
+        """Have all sockets open, those of processes that know their owner alone included."""
+        engine = self._stack.enter_context(own_engine(self._setting.home / "engine"))
+        zygote = self._stack.enter_context(own_zygote(self._setting.home / "zygote"))
+        self._logs |= {"the engine": lambda: engine.log, "the zygote": lambda: zygote.log}
+        self._lanes[0].open_services()
+        places = [*hub_places(self._hub, self._setting), engine, zygote]
+        sender = FrameLane(places, _of(self._random), self._figures)
+        sender.on_frames = self.keeper.add_frames
+        self._works.append(sender.run)
+
+    def run(self, seconds: float) -> Figures:
+        until = time.monotonic() + seconds
+        together([partial(work, until) for work in self._works])
+        for name, log in self._logs.items():
+            self._figures.report(f"log of {name}: {line}" for line in log_incidents(log()))
+        if self._hub.process.poll() is not None:
+            self._figures.report([f"the hub has ended with {self._hub.process.poll()}"])
+        return self._figures
+
+    def _client(self, era: str) -> HttpClient:
+        client = HttpClient(self._hub.url, era)
+        self._stack.callback(client.close)
+        return client
+
+    def _lane(
+        self, name: str, client: FuzzClient, setting: Setting, tools: Sequence[FuzzedTool]
+    ) -> AgentLane:
+        lane = AgentLane(name, client, setting, _of(self._random), self._figures, tools)
+        lane.known.set("hostile", self._hostile.port)
+        for _ in range(2):
+            lane.known.add("free", free_port())
+        lane.on_call = self._keep
+        self._lanes.append(lane)
+        return lane
+
+    def _keep(
+        self, tool: str, arguments: Mapping[str, Any], reply: Reply, verdict: Verdict
+    ) -> None:
+        self.keeper.add_call(tool, arguments, verdict.code, reply.took)
 
 
 def _of(random: Random) -> Random:
