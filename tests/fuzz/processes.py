@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,10 @@ class OwnedProcess:
         self._folder = folder
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self._wanted = b"pong" if name == "engine" else b'"asked"'
+        self._heard = b""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _read(self) -> None:
         assert self._process.stderr is not None
@@ -57,7 +62,7 @@ class OwnedProcess:
 
     def send(self, frames: Frames) -> None:
         """Send what is harmless; a line without its end is given one, as the socket stays open."""
-        self._link.settimeout(REACH_S)
+        self._heard = b""
         for frame in frames:
             self._link.sendall(self._harmless(frame).rstrip(b"\n") + b"\n")
         self._hear(LISTEN_S)
@@ -73,24 +78,32 @@ class OwnedProcess:
             return json.dumps(told).encode()
         return frame
 
-    def _hear(self, within: float) -> bytes:
-        self._link.settimeout(within)
-        heard = b""
-        with suppress(TimeoutError):
+    def _hear(self, within: float, wanted: bytes = b"\n") -> bool:
+        """Wait until something was said, and tell whether it was."""
+        until = time.monotonic() + within
+        while wanted not in self._heard and time.monotonic() < until:
+            time.sleep(LISTEN_S / 10)
+        return wanted in self._heard
+
+    def _listen(self) -> None:
+        # All the time, as an owner does: what answers at length would wait for us else.
+        with suppress(OSError):
             while data := self._link.recv(1 << 20):
-                heard += data
-                self._link.settimeout(LISTEN_S / 3)
-        return heard
+                self._heard += data
 
     def trouble(self) -> str:
         try:
+            self._heard = b""
             self._link.sendall(json.dumps(self._asked).encode() + b"\n")
-            heard = self._hear(REACH_S)
+            heard = self._hear(REACH_S, self._wanted)
         except OSError as error:
             return f"it is gone ({error!r}): {self.log[-5:]}"
         return "" if heard else f"it does not answer: {self.log[-5:]}"
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
+        self._listener.join(5)
         self._link.close()
         try:
             self._process.wait(REACH_S)

@@ -97,5 +97,16 @@ def test_a_hostile_browser_is_only_watched(agent: AgentLane) -> None:
     assert agent._figures.incidents == []
 
 
+def test_a_resource_with_half_a_character_is_read(agent: AgentLane) -> None:
+    lone = "sessionId=a\\udfff"
+    agent.send("watch", {"sessionId": "<sessionId>", "when": "console.error"})
+    agent.ask("evaluate", sessionId="<sessionId>", script=f"console.error('{lone}')")
+    events = f"cdp://events/{agent.known.get('ownTarget')}"
+    for uri in ("pilothouse://timeline", events):
+        reply = agent.client.request("resources/read", {"uri": uri})
+        assert reply.message is not None
+        assert "result" in reply.message, uri
+
+
 def test_enough_is_kept() -> None:
     assert len(kept_calls()) + len(kept_frames()) >= KEPT
