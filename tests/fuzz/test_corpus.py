@@ -98,14 +98,14 @@ def test_a_hostile_browser_is_only_watched(agent: AgentLane) -> None:
 
 
 def test_a_resource_with_half_a_character_is_read(agent: AgentLane) -> None:
-    lone = "sessionId=a\\udfff"
-    agent.send("watch", {"sessionId": "<sessionId>", "when": "console.error"})
-    agent.ask("evaluate", sessionId="<sessionId>", script=f"console.error('{lone}')")
-    events = f"cdp://events/{agent.known.get('ownTarget')}"
-    for uri in ("pilothouse://timeline", events):
+    agent.refresh()
+    script = "console.error('x\\udfff'); throw new Error('y\\udfff')"
+    agent.ask("evaluate", sessionId="<sessionId>", script=script)
+    agent.ask("cdp_observe", sessionId="<sessionId>", targetId="<ownTarget>")
+    for uri in ("pilothouse://timeline", f"cdp://events/{agent.known.get('ownTarget')}"):
         reply = agent.client.request("resources/read", {"uri": uri})
-        assert reply.message is not None
-        assert "result" in reply.message, uri
+        assert reply.message is not None, uri
+        assert "result" in reply.message, reply.message
 
 
 def test_enough_is_kept() -> None:
