@@ -2,7 +2,7 @@
 # Paths stay relative, so that a checkout may lie in a folder with spaces in its name.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests run test quick check gen bench conformance soak demo sbom clean
+.PHONY: help setup setup-tests run test quick check gen bench conformance soak fuzz demo sbom clean
 
 python := .venv/bin/python
 # Tests wait more than they compute: more workers than cores, but no fourth one on two, which gains
@@ -38,6 +38,11 @@ soak: export PILOTHOUSE_CHAOS ?= 50
 soak: setup-tests ## Run every test with all its rounds (long)
 	@$(all_tests) --timeout 1800 $(ARGS)
 	$(javascript_tests)
+
+# SECONDS=60 and SEED=7 are settable; a run prints its seed.
+fuzz: SECONDS ?= 600
+fuzz: setup-tests ## Fuzz every tool and every socket, for ten minutes
+	@$(python) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 define javascript_tests
 @node --test extension/tests/*.test.*js

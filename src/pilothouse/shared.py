@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.gateway.service_door import open_service_door
 from pilothouse.gateway.service_line import LineLost, ServiceBroke
 from pilothouse.gateway.service_link import PORTS, SHOW
+from pilothouse.gateway.service_wire import BadMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +46,10 @@ async def open_services(house: House, path: Path) -> AsyncIterator[Services]:
     house.metrics.gather = services.have_counted
 
     def report(do: str, error: BaseException) -> None:
-        house.log.error("service_failed", error, do=do)
+        if isinstance(error, BadMessage):
+            house.log.warn(do, why=str(error))  # a defect of the other side, which has its log
+        else:
+            house.log.error("service_failed", error, do=do)
 
     async with open_service_door(path, lambda line: Guest(services, line), report):
         try:
@@ -193,7 +197,7 @@ class Guest:
                 if self._link is not None:
                     self._link.wanted()
             case _:
-                raise LookupError(f"the hub does not care about {do}")
+                raise LookupError(f"the hub does not care about {do[:80]}")
 
     def lost(self) -> None:
         self._services.went(self)
@@ -207,7 +211,7 @@ class Guest:
             return await self._intercept()
         if service == "bookmarks":
             return await self._bookmarks()
-        raise LookupError(f"the hub has no {service}")
+        raise LookupError(f"the hub has no {service[:80]}")
 
     async def _intercept(self) -> ServedProxy:
         from pilothouse.intercept.adapter import Proxy
@@ -250,7 +254,7 @@ async def _is_open(port: int) -> bool:
     """Whether something of this machine answers there."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
+    except (OSError, OverflowError):  # the latter: there is no such port
         return False
     writer.close()
     return True

@@ -251,6 +251,26 @@ def test_a_chunked_body_is_counted_as_it_comes(server: Server) -> None:
         assert raw.recv(1024).startswith(b"HTTP/1.1 413")
 
 
+BROKEN_BODIES = {
+    "no chunk": b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n",
+    "a length and chunks": b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nzz\r\n",
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_BODIES)
+@pytest.mark.parametrize("path", ["/mcp", "/nothing"])
+def test_a_body_that_breaks_off_is_refused_once(server: Server, case: str, path: str) -> None:
+    # In one piece with its head: it breaks before the application has begun to answer. The server
+    # would log that it answers twice, which fails whoever uses it.
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as raw:
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        raw.sendall(head.encode() + BROKEN_BODIES[case])
+        heard = b"".join(iter(lambda: raw.recv(4096), b""))
+    assert heard.startswith(b"HTTP/1.1 400")
+    assert heard.count(b"HTTP/1.1 ") == 1
+    assert server.incidents() == []
+
+
 def test_the_server_lives_on_after_all_of_it(server: Server) -> None:
     body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "status"}}
     status, answer = post(server, json.dumps(body).encode(), "/message")

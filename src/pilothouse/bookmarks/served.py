@@ -38,7 +38,7 @@ class ServedLink:
     async def call(self, method: str, given: dict[str, Any]) -> Any:
         """Raises Fault; LookupError for what there is not."""
         if method != "ask":
-            raise LookupError(f"the extension link has no {method}")
+            raise LookupError(f"the extension link has no {method[:80]}")
         shelf = self._shelf(given["shelf"])
         asked = shelf.peer.ask(given["method"], given["params"])
         asking = asyncio.Task(asked, loop=asyncio.get_running_loop(), eager_start=True)
@@ -62,7 +62,7 @@ class ServedLink:
             async with self._shelf(given["shelf"]).lent(self._finish):
                 yield None
         else:
-            raise LookupError(f"the extension link lends no {method}")
+            raise LookupError(f"the extension link lends no {method[:80]}")
 
     async def _finish(self, shelf: Shelf) -> None:
         """The worker has died: finish what it left half done, once Chrome has done the last."""

@@ -25,6 +25,7 @@ _UNSEEN = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -44,6 +45,15 @@ def visible_json(value: Any) -> str:
     if text.isascii() and "\x7f" not in text:
         return text  # the control characters among the first 128 are escaped by JSON itself
     return _UNSEEN.sub(_escape, text)
+
+
+def visible_text(text: str) -> str:
+    """Text whose control, invisible and direction-turning characters stand as escapes."""
+    return _UNSEEN.sub(_escape, _CONTROL.sub(_escape, text))
+
+
+def _is_plain(line: str) -> bool:
+    return line.isascii() and line.isprintable()
 
 
 def _finite(value: Any) -> Any:
@@ -76,8 +86,11 @@ class Story:
         self._quotes: list[tuple[str, Any]] = []
 
     def say(self, line: str) -> None:
-        """A sentence of ours. Text of a page does not fit here: `PageText` is no `str`."""
-        self._lines.append(line)
+        """A sentence of ours. Text of a page does not fit here: `PageText` is no `str`.
+
+        What the call itself gave may stand in it, and shows its invisible characters as well.
+        """
+        self._lines.append(line if _is_plain(line) else visible_text(line))
 
     def quote(self, label: str, data: Any) -> None:
         """Data from outside, under a label of ours; shown inside the fence."""

@@ -102,7 +102,7 @@ def check_cwd(cwd: str, roots: Sequence[Path]) -> Path:
             cwd=cwd,
             setting=ROOTS_SETTING,
         )
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # which takes names that no system takes
         raise InvalidInput(f"{cwd} is not a folder.", field="cwd", expected="an existing folder")
     return folder
 

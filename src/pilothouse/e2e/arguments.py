@@ -192,7 +192,7 @@ def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place)
 def _check_package(package: str, rest: Sequence[str], place: Place) -> None:
     if not PACKAGE.fullmatch(package):
         raise Unfit(f"{package} is not the name of a package")
-    if (place.cwd / package).is_file():
+    if os.path.isfile(place.cwd / package):
         place.check_script(package)
     _check_named(package if package.startswith("@") else package.partition("@")[0], rest, place)
 

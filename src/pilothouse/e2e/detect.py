@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -177,10 +178,11 @@ def local_program(argv: Sequence[str], folder: Path) -> list[str]:
     for environment in ENVIRONMENTS:
         names = (name, "python") if program(name) == "python" else (name,)
         for candidate in (folder / environment / "bin" / each for each in names):
-            if (folder / environment / "pyvenv.cfg").is_file() and candidate.is_file():
+            # Of the names that are given, some are longer than any that a system takes.
+            if (folder / environment / "pyvenv.cfg").is_file() and os.path.isfile(candidate):
                 return [str(candidate), *argv[1:]]
     installed = folder / "node_modules" / ".bin" / name
-    return [str(installed), *argv[1:]] if installed.is_file() else list(argv)
+    return [str(installed), *argv[1:]] if os.path.isfile(installed) else list(argv)
 
 
 # How arguments get through scripts

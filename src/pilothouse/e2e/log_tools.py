@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -126,9 +127,14 @@ async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase
     """A file of a session: screenshot, dossier, export."""
     session = helm.find(sessionId)
     path = session.folder / name
-    if path.parent != session.folder or path.is_symlink() or not path.is_file():
+    if path.parent != session.folder or not _is_file(path):
         raise LogFileNotFound(f"this session has no file {name}", hint="check the uri", path=name)
     return await to_thread.run_sync(path.read_bytes)
+
+
+def _is_file(path: Path) -> bool:
+    """Tell whether a file lies there itself; names that no system takes are none."""
+    return not os.path.islink(path) and os.path.isfile(path)
 
 
 TOOLS = (read_server_logs,)

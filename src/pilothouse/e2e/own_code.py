@@ -146,7 +146,7 @@ class Place:
         if name in Package(self.cwd).scripts:
             return True
         places = [*(self.cwd / env / "bin" for env in ENVIRONMENTS), self.cwd / "node_modules/.bin"]
-        if any((place / name).exists() for place in places):
+        if any(os.path.exists(place / name) for place in places):
             return True
         said = re.compile(rf"^\s*[\"']?{re.escape(name)}[\"']?\s*=", re.MULTILINE)
         files = (self.cwd / "pyproject.toml", self.cwd / "Pipfile")
@@ -155,14 +155,14 @@ class Place:
     def on_search_path(self, name: str) -> bool:
         """Tell whether PATH has a file of this name."""
         folders = filter(None, self.search_path.split(":"))
-        return any(Path(folder, name).is_file() for folder in folders)
+        return any(os.path.isfile(Path(folder, name)) for folder in folders)
 
     def _import(self, folder: Path, name: str) -> tuple[bool, bool]:
         """Tell whether a folder has a module that is more than a bare folder, or any at all."""
         found = list(_modules(folder, name))
         for path in found:
             self.check_inside(str(path))
-        return any(not path.is_dir() for path in found), bool(found)
+        return any(not os.path.isdir(path) for path in found), bool(found)
 
     def _is_installed_too(self, name: str) -> bool:
         if name in sys.stdlib_module_names:
@@ -177,7 +177,7 @@ class Place:
             for pattern in ("lib*/p*/*-packages", "local/lib*/p*/*-packages")
             for folder in prefix.glob(pattern)
         ]
-        return any(not path.is_dir() for folder in folders for path in _modules(folder, name))
+        return any(not os.path.isdir(path) for folder in folders for path in _modules(folder, name))
 
 
 def is_installed(path: Path) -> bool:
@@ -193,8 +193,8 @@ def is_installed(path: Path) -> bool:
 
 def _instead_of(path: Path) -> Iterator[Path]:
     """Yield what interpreters run for a folder, or for a name without its suffix."""
-    name, folder = ("index", path) if path.is_dir() else (path.name, path.parent)
-    if path.is_file():
+    name, folder = ("index", path) if os.path.isdir(path) else (path.name, path.parent)
+    if os.path.isfile(path):
         return
     try:
         inside = sorted(folder.iterdir())

@@ -28,7 +28,8 @@ def locate_program(given: str, search_path: str, base: Path | None) -> Path:
         for folder in search_path.split(":"):
             # An empty or relative entry would be the current folder.
             candidate = Path(folder, given)
-            if candidate.is_absolute() and candidate.is_file() and os.access(candidate, os.X_OK):
+            is_file = candidate.is_absolute() and os.path.isfile(candidate)
+            if is_file and os.access(candidate, os.X_OK):
                 return candidate
         raise missing_program(given, f"no program {given} is on PATH")
     if os.path.isabs(given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,7 +229,7 @@ class E2eSession:
                 else "",
                 path=path,
             )
-        if not found.is_file():
+        if not os.path.isfile(found):  # which takes names that no system takes
             raise FileNotAllowed(f"there is no file {found}", hint="check the path", path=path)
         return found
 

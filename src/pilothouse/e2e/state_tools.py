@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST_RULES = 50
 MOST_HAR_BYTES = 100_000_000
-STATE_S = 30
+STATE_S = 20
 ROUTED = (
     "While there are rules, the HTTP cache is off and CORS preflights are answered for the app."
     " Requests of service workers are not routed."

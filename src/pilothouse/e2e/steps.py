@@ -33,6 +33,10 @@ LOOK_TIMEOUT_MS = 5_000
 """For what a page that is not busy does at once."""
 GRACE_MS = 2_000
 """Playwright's own limit comes first, because it says more."""
+UNTIMED_MS = 24_000
+"""What a step may take whose tool has no `timeout`; clients wait for half a minute."""
+WAITS = 3
+"""A step may wait so often for the time that it was given."""
 
 SessionId = Annotated[
     str | None,
@@ -123,15 +127,15 @@ async def step[T](
 ) -> Done[T]:
     """Take a step of a tool in the session and tab that its arguments name."""
     limit: int | None = getattr(args, "timeout", None)
-
-    async def bounded(tab: Tab) -> T:
-        """A page that is stuck answers nothing, and the next step waits for this one."""
-        return await within(DEFAULT_TIMEOUT_MS + GRACE_MS, tool, do(tab))
+    if within_ms is None:
+        # A page that is stuck answers nothing, also where Playwright has a limit for finding an
+        # element, and the next step waits for this one.
+        within_ms = UNTIMED_MS if limit is None else WAITS * limit + GRACE_MS
 
     async with helm.using(args.session_id) as session:
         return await session.perform(
             tool,
-            bounded if limit is None else do,
+            do,
             tab_id=args.tab_id,
             target=target,
             args=args.model_dump(by_alias=True, exclude_defaults=True, exclude={"session_id"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -249,7 +250,8 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
         self._left = self._loop.create_future()
         if self.transport.can_write_eof():
-            self.transport.write_eof()
+            with suppress(OSError):  # it has gone meanwhile
+                self.transport.write_eof()
         self._go_on_reading()
         self.deadline = self._loop.time() + LINGER_S
         await self._left

@@ -22,6 +22,7 @@ from pilothouse.gateway.service_wire import (
     PIECE,
     Assembler,
     BadMessage,
+    checked,
     packed,
     packed_fault,
     pieces,
@@ -129,8 +130,8 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._assembler.feed(data):
-                self._hear(message)
-        except (BadMessage, LookupError, TypeError) as error:
+                self._hear(checked(message))
+        except (BadMessage, LookupError, TypeError, ValueError) as error:
             self._report("service_message_refused", error)
             self.close("what came could not be read")
 

@@ -91,13 +91,49 @@ def unpacked(data: bytes | bytearray) -> dict[str, Any]:
     return _restored(message, [bytes(part) for part in parts[1:]]) if parts[1:] else message
 
 
+def checked(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that is one of this protocol (service_line.py has all).
+
+    Raises:
+        BadMessage
+    """
+    match message:
+        case {"answer": int()}:
+            is_one = _is_answer(message)
+        case {"drop": int()}:
+            is_one = True
+        case {"tell": str(), "with": dict()}:
+            is_one = True
+        case {"hold": int(), "do": str(), "with": dict()}:
+            is_one = True
+        case {"call": int(), "do": str(), "with": dict()}:
+            is_one = True
+        case _:
+            is_one = False
+    if not is_one:
+        raise BadMessage(f"{', '.join(message)[:100]!a} is not of this protocol")
+    return message
+
+
+def _is_answer(message: Mapping[str, Any]) -> bool:
+    """Tell whether an answer has a value or what there is instead."""
+    match message:
+        case {"fault": {"class": str(), "message": str(), "hint": str(), "details": dict()}}:
+            return True
+        case {"fault": _}:
+            return False
+        case {"broke": str()} | {"value": _}:
+            return True
+    return False
+
+
 def _from_json(text: memoryview) -> dict[str, Any]:
     try:
         try:
             message = orjson.loads(text)
         except orjson.JSONDecodeError:
             message = json.loads(bytes(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadMessage(f"a message is not JSON: {error}") from None
     if not isinstance(message, dict):
         raise BadMessage("a message is not an object")

@@ -11,6 +11,7 @@ said on its control socket, one JSON object a line:
              {"ready": NAME}                  its socket is answered
              {"failed": NAME, "why": TEXT}    it could not start; its end follows
              {"ended": NAME, "code": N}       below zero: the signal that ended it
+             {"refused": WHY}                 what came was none of these words
 
 The parent leaves when the socket closes or on SIGTERM, after its workers; a worker dies with it.
 """
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     """Serves on the listener until a signal or until the bond breaks; the exit code."""
 
 BACKLOG = 128
+LONGEST = 4 << 20
+"""Of a line, in bytes."""
 _LINE = 1 << 16
 _TOLD = 4_000
 """Characters of a failure that the hub hears of; the log has all of it."""
@@ -59,6 +62,35 @@ class Order:
     """The socket by which it reaches what the hub has for all; empty: there is none."""
     temp: str = ""
     """The folder for what its browsers keep while they run; empty: everybody's."""
+
+
+class BadWord(ValueError):
+    """What came on the control socket is not of its protocol."""
+
+
+_TEXTS = ("fork", "socket", "cwd", "session", "services", "temp")
+
+
+def parse_order(word: Mapping[str, Any]) -> Order:
+    """Return the worker that a word asks for. Raises BadWord."""
+    for name in _TEXTS:
+        if not isinstance(word.get(name), str):
+            raise BadWord(f"{name} must be a text")
+    if not isinstance(word.get("settings"), dict):
+        raise BadWord("settings must be an object")
+    name, path, cwd, session, services, temp = (word[one] for one in _TEXTS)
+    return Order(name, path, cwd, word["settings"], session, services, temp)
+
+
+def _heard(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises BadWord."""
+    try:
+        word = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadWord("a line is not JSON") from None
+    if not isinstance(word, dict):
+        raise BadWord("a line is not an object")
+    return word
 
 
 class Bond:
@@ -142,29 +174,35 @@ class Parent:
             self._poll.unregister(self._control)
             self._leave()
         *lines, self._rest = (self._rest + said).split(b"\n")
+        if len(self._rest) > LONGEST:
+            self._rest = b""
+            self._tell(refused="a line is too long")
         for line in lines:
-            self._obey(json.loads(line))
+            try:
+                self._obey(line)
+            except BadWord as bad:
+                # Who asks is the hub alone. All workers would die with us for one odd line.
+                self._tell(refused=str(bad))
 
-    def _obey(self, word: dict[str, Any]) -> None:
+    def _obey(self, line: bytes) -> None:
+        """Do what a line asks for. Raises BadWord."""
+        word = _heard(line)
         if "fork" in word:
-            order = Order(
-                word["fork"],
-                word["socket"],
-                word["cwd"],
-                word["settings"],
-                word["session"],
-                word["services"],
-                word["temp"],
-            )
+            order = parse_order(word)
             try:
                 self._fork(order)
-            except OSError as error:  # no more processes, or the socket cannot be made
+            except (OSError, ValueError) as error:  # no more processes, or no such socket
                 self._tell(failed=order.name, why=str(error))
                 self._tell(ended=order.name, code=-signal.SIGKILL)
         elif "signal" in word:
+            number = word.get("number")
+            if type(number) is not int or number not in signal.valid_signals():
+                raise BadWord(f"{str(number)[:40]!a} is no signal")
             for worker in self._workers.values():
                 if worker.name == word["signal"]:
-                    _send(worker.pid, word["number"])
+                    _send(worker.pid, number)
+        else:
+            raise BadWord("neither fork nor signal")
 
     def _fork(self, order: Order) -> None:
         if self._leaving:
@@ -295,7 +333,7 @@ def listen_at(path: str) -> socket.socket:
     try:
         listener.bind(path)
         listener.listen(BACKLOG)
-    except OSError:
+    except (OSError, ValueError):  # the latter: a path that no system takes
         listener.close()
         raise
     finally:
@@ -311,8 +349,9 @@ class FolderGone(Exception):
 def _enter(folder: str) -> None:
     try:
         os.chdir(folder)
-    except OSError as error:
-        why = f"the client's folder {folder} cannot be entered ({error.strerror})"
+    except (OSError, ValueError) as error:  # the latter: no folder can have such a name
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        why = f"the client's folder {folder!r} cannot be entered ({said})"
         raise FolderGone(f"{why}; start the client in one that is there") from None
 
 

@@ -342,10 +342,23 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
+    """Return the event or answer of a line.
+
+    Raises:
+        ValueError: it is none; who says that is no engine of ours.
+    """
     import orjson
 
-    message: dict[str, Any] = orjson.loads(line)
+    message = orjson.loads(line)
+    if not isinstance(message, dict) or not ("event" in message or "id" in message):
+        raise ValueError("a line is neither an event nor an answer")
+    if error := message.get("error"):
+        if not isinstance(error, dict) or not _FAULT_NAMES <= error.keys():
+            raise ValueError("an answer's error lacks what each has")
     return message
+
+
+_FAULT_NAMES = {"code", "message", "hint", "details"}
 
 
 def _fault(error: dict[str, Any]) -> Fault:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from starlette.requests import ClientDisconnect
+
 from pilothouse.core.faults import Fault
 
 if TYPE_CHECKING:
@@ -40,12 +42,15 @@ async def read_json(request: Request, empty: Any = None) -> Any:
     """
     data = bytearray()
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= MAX_BYTES:
-            data += part
-        elif size > _DRAINED * MAX_BYTES:
-            break
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size <= MAX_BYTES:
+                data += part
+            elif size > _DRAINED * MAX_BYTES:
+                break
+    except ClientDisconnect:  # nobody hears the answer any more
+        raise NotJson("the body breaks off", hint="send the whole body") from None
     if size > MAX_BYTES:
         raise TooLarge(
             f"the body is larger than {MAX_BYTES} bytes", hint="send less at once", most=MAX_BYTES

@@ -53,7 +53,7 @@ class ServedProxy:
             case "trusted_key":
                 return await self._proxy.trusted_key()
         if method not in _AS_GIVEN:
-            raise LookupError(f"the proxy has no {method}")
+            raise LookupError(f"the proxy has no {method[:80]}")
         return await getattr(self._view, method)(**given)
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ class ServedProxy:
             async with self._proxy.browser(name, self._session, upstream, secret) as port:
                 yield port
         else:
-            raise LookupError(f"the proxy lends no {method}")
+            raise LookupError(f"the proxy lends no {method[:80]}")
 
 
 class _Told(Timeline):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.observe.bodies import MAX_BODY_BYTES, body_of, is_text
-from pilothouse.observe.cdp import COMMAND_S, CdpError
+from pilothouse.observe.cdp import CdpError, CdpTimeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pilothouse.observe.model import Body
     from pilothouse.observe.observation import Observation
 
+BODY_S = 20.0
+"""How long a browser may take for a body: longer than one of 200 MB takes on a busy machine, and
+less than clients wait for a call."""
 _GET = "Network.getResponseBody"
 
 
@@ -69,12 +72,14 @@ class BodyFetcher:
         session = observation.session_of.get(request_id) or page
         asked = {"requestId": request_id}
         try:
-            answer = await self._cdp().call(_GET, asked, session, COMMAND_S)
+            answer = await self._cdp().call(_GET, asked, session, BODY_S)
+        except CdpTimeout:
+            raise
         except CdpError:
             plain = self._plain.get(session)
             if not plain:
                 raise
-            answer = await self._cdp().call(_GET, asked, plain, COMMAND_S)
+            answer = await self._cdp().call(_GET, asked, plain, BODY_S)
         known = observation.normalizer.requests.get(request_id)
         return body_of(
             known.mime_type if known else "",

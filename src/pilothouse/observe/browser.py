@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.observe.body_fetching import BodyFetcher
-from pilothouse.observe.cdp import ENABLE_S, Cdp, CdpError, CdpGone
+from pilothouse.observe.cdp import ENABLE_S, Cdp, CdpError, CdpGone, part_of
 from pilothouse.observe.explaining import EXPLAINED, Explainer
 from pilothouse.observe.mapping import Mapper
 from pilothouse.observe.model import Target
@@ -42,6 +42,7 @@ BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
 RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
 POST_DATA_BYTES = 2 * 1024 * 1024
 """What is sent beyond this comes without its data, not even with the beginning of it."""
+ATTACH = "Target.attachToTarget"
 PICTURE_QUALITY = 60
 PICTURE_S = 2.0
 """How long a page may take to show itself; one that is busy is shown the next time."""
@@ -55,6 +56,19 @@ _LOADED = {"Page.domContentEventFired": "contentLoadTime", "Page.loadEventFired"
 """Under which name the navigation says when its document was loaded."""
 _ABOUT_RECORDS = {*_LOADED, "Inspector.targetCrashed", "Runtime.executionContextsCleared"}
 """What is no record of its own, and yet says something about those that are."""
+
+
+def _is_target(info: Any) -> bool:
+    """Tell whether that is what a browser knows of a target."""
+    match info:
+        case {"targetId": str(), "type": str()}:
+            return all(isinstance(info.get(name, ""), str) for name in ("title", "url"))
+    return False
+
+
+def _target(info: dict[str, Any]) -> Target:
+    told = (info["targetId"], info["type"], info.get("title", ""), info.get("url", ""))
+    return Target(*told, bool(info.get("attached")))
 
 
 class Browser:
@@ -118,26 +132,32 @@ class Browser:
     async def targets(self) -> list[Target]:
         """All targets that a person would call one; the browser's own surfaces are left out."""
         answer = await self.cdp.call("Target.getTargets", deadline=ENABLE_S)
-        return [
-            Target(
-                info["targetId"],
-                info["type"],
-                info.get("title", ""),
-                info.get("url", ""),
-                bool(info.get("attached")),
-            )
-            for info in answer.get("targetInfos", [])
-        ]
+        infos = answer.get("targetInfos")
+        known = infos if isinstance(infos, list) else []
+        return [_target(info) for info in known if _is_target(info)]
 
     async def title(self, target_id: str) -> str | None:
         """The tab's title as the browser knows it: a page that has just loaded answers late.
         None for a tab that is gone."""
         try:
-            told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
+            info = await self._info(target_id)
         except CdpError:
             return None
-        info = told["targetInfo"]
-        return own_title(str(info["title"]), str(info["url"]))
+        return own_title(str(info.get("title", "")), str(info.get("url", "")))
+
+    async def _info(self, target_id: str) -> dict[str, Any]:
+        """What the browser knows of a target. Raises CdpError."""
+        method = "Target.getTargetInfo"
+        told = await self.cdp.call(method, {"targetId": target_id}, deadline=ENABLE_S)
+        info: dict[str, Any] = part_of(method, told, "targetInfo", dict)
+        if not _is_target(info):
+            raise CdpError(method, "the answer names no target")
+        return info
+
+    async def _session_with(self, params: dict[str, Any]) -> str:
+        """Attach to a target; the session with it. Raises CdpError."""
+        answer = await self.cdp.call(ATTACH, params, deadline=ENABLE_S)
+        return part_of(ATTACH, answer, "sessionId", str)
 
     async def value(self, target_id: str, expression: str) -> Any:
         """What an expression is in the tab's document; None for what throws, and where the page
@@ -148,9 +168,10 @@ class Browser:
         asked = {"expression": expression, "returnByValue": True}
         try:
             told = await self.cdp.call("Runtime.evaluate", asked, session)
+            result: dict[str, Any] = part_of("Runtime.evaluate", told, "result", dict)
         except CdpError:
             return None
-        return None if "exceptionDetails" in told else told["result"].get("value")
+        return None if "exceptionDetails" in told else result.get("value")
 
     async def ask(self, target_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a command to a tab that is observed. Raises CdpError."""
@@ -167,9 +188,9 @@ class Browser:
         asked = {"format": "jpeg", "quality": PICTURE_QUALITY, "optimizeForSpeed": True}
         try:
             told = await self.cdp.call("Page.captureScreenshot", asked, session, PICTURE_S)
-        except CdpError:
+            return base64.b64decode(part_of("Page.captureScreenshot", told, "data", str))
+        except (CdpError, ValueError):
             return b""
-        return base64.b64decode(told["data"])
 
     # Attaching
 
@@ -185,17 +206,15 @@ class Browser:
         self._attaching.add(target_id)
         self._held.setdefault(target_id, "")
         try:
-            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+            session = await self._session_with(params)
         except BaseException:
             self._release(target_id)
             raise
         finally:
             self._attaching.discard(target_id)
-        session = str(answer["sessionId"])
         self._page_session[target_id] = session
         try:
-            told = await self.cdp.call("Target.getTargetInfo", {"targetId": target_id})
-            info = told["targetInfo"]
+            info = await self._info(target_id)
             self._sessions[session] = Attached(
                 target_id, info["type"], info.get("url", ""), [observation]
             )
@@ -303,10 +322,9 @@ class Browser:
         if target.type == "service_worker":
             await self._attach_plain(observation.target_id)
         try:
-            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+            session = await self._session_with(params)
         except CdpError:
             return  # it ended meanwhile
-        session = str(answer["sessionId"])
         if session in self._sessions:
             return  # taken when the browser told of it
         if any(held.target_id == target.id for held in self._sessions.values()):
@@ -325,11 +343,10 @@ class Browser:
         self._plain[page] = ""
         params = {"targetId": target_id, "flatten": True}
         try:
-            answer = await self.cdp.call("Target.attachToTarget", params, deadline=ENABLE_S)
+            plain = await self._session_with(params)
         except CdpError:
             self._plain.pop(page, None)
             return
-        plain = str(answer["sessionId"])
         if page not in self._plain:  # nobody observes it any more
             self.cdp.post("Target.detachFromTarget", {"sessionId": plain})
             return

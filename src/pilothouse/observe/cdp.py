@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 CONNECT_S = 15.0
 ENABLE_S = 5.0
 COMMAND_S = 30.0
+MOST_SAID = 2_000
+"""Characters of what a browser says of an error."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 
@@ -224,13 +226,32 @@ class Cdp:
         if pending is None or pending.answer.done():
             return
         self.counts.command_seconds += time.monotonic() - pending.sent_at
-        error = message.get("error")
-        if error is None:
-            pending.answer.set_result(message.get("result") or {})
-        else:
-            said = str(error.get("message", error))
-            pending.answer.set_exception(CdpError(pending.method, said, error.get("code", 0)))
-            _observed(pending.answer)
+        error, result = message.get("error"), message.get("result") or {}
+        if error is None and isinstance(result, dict):
+            pending.answer.set_result(result)
+            return
+        # Whatever was answered, the command has its answer: nobody waits until its deadline.
+        told = error if isinstance(error, dict) else {}
+        said = str(told.get("message", error))[:MOST_SAID] if error else "the answer is no object"
+        pending.answer.set_exception(CdpError(pending.method, said, _code(told)))
+        _observed(pending.answer)
+
+
+def part_of[T](method: str, answer: dict[str, Any], name: str, kind: type[T]) -> T:
+    """Return a member of a command's answer that each browser gives.
+
+    Raises:
+        CdpError: it is missing; what answered is no browser, or a broken one.
+    """
+    part = answer.get(name)
+    if not isinstance(part, kind):
+        raise CdpError(method, f"the answer has no {name}")
+    return part
+
+
+def _code(error: dict[str, Any]) -> int:
+    code = error.get("code", 0)
+    return code if isinstance(code, int) else 0
 
 
 def _observed(future: asyncio.Future[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import sys
 import time
 import traceback
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warn": 30, "error": 40}
+MOST_WAIT_MS = 1_000
+"""For whoever reads the log: what they leave unread for so long is not written."""
 SEVERITIES = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 """The names by which Cloud Logging knows the levels."""
 
@@ -93,12 +96,36 @@ class Log:
         # The stream is looked up at each write: a transport may have moved stderr meanwhile.
         stream = self._stream or sys.stderr
         try:
-            stream.write(text + "\n")
-            stream.flush()
+            _write_whole(stream, text + "\n")
         except (OSError, ValueError):
             pass  # a log that nobody can read must not fail the call that it reports
         for listener in tuple(self._listeners):
             listener(text)
+
+
+def _write_whole(stream: TextIO, line: str) -> None:
+    """Write a line that others cannot cut: whoever shares a pipe may tell it not to block, as
+    Node.js does, and Python then drops what does not fit at once.
+
+    Raises:
+        OSError, ValueError: it cannot be written.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, OSError, ValueError):  # a stream in memory
+        stream.write(line)
+        stream.flush()
+        return
+    stream.flush()
+    data = memoryview(line.encode())
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            if not poll.poll(MOST_WAIT_MS):
+                raise
 
 
 class LibraryLogs(logging.Handler):

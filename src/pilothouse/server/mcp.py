@@ -301,7 +301,9 @@ class Handlers:
             blob = base64.b64encode(body).decode()
             content = types.BlobResourceContents(uri=uri, blob=blob, mime_type=resource.mime_type)
         else:
-            content = types.TextResourceContents(uri=uri, text=body, mime_type=resource.mime_type)
+            # Pages may write halves of characters, which UTF-8 has not.
+            text = body.encode("utf-8", "replace").decode()
+            content = types.TextResourceContents(uri=uri, text=text, mime_type=resource.mime_type)
         return types.ReadResourceResult(contents=[content])
 
     # Push

@@ -79,4 +79,16 @@ def _judging(protocol: Any) -> Any:
             super().connection_made(transport)
             self.app_state: dict[str, Any] = {**self.app_state, CALLER: caller_of(transport)}
 
+        def send_400_response(self, msg: str) -> None:
+            """Refuse what is no HTTP any more, and have nobody else answer the same request."""
+            from h11 import LocalProtocolError
+
+            try:
+                super().send_400_response(msg)
+            except LocalProtocolError:  # the answer has begun
+                self.transport.close()
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+
     return Judging

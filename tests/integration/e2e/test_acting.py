@@ -430,6 +430,10 @@ def test_upload_file_takes_no_file_from_outside(shop: Driver, tmp_path: Path) ->
         error = shop.fault("uploadFile", selector="#file", paths=[path])
         assert error["type"] == "file_not_allowed"
         assert "NUL" in error["message"]
+    for path in ("x" * 300, "x/" * 3000, str(shop.files / ("x" * 5000))):
+        assert shop.fault("uploadFile", selector="#file", paths=[path])["type"] == (
+            "file_not_allowed"
+        )
     assert shop.value("document.querySelector('#file').files.length") == 0
     some = shop.files / "some"
     some.write_text("x")

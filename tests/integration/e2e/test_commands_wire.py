@@ -414,6 +414,10 @@ def test_what_others_can_write_and_where_nobody_should_run_is_refused(case: Case
     for cwd in ("/etc", f"{case.folder}/../../..", str(link)):
         fault = case.driver.fault("startSession", commandPath=case.command, cwd=cwd)
         assert (fault["type"], fault["setting"]) == ("command_not_allowed", "PILOTHOUSE_ROOTS")
+    for name in ("x" * 300, "x/" * 3000):  # no system takes such names
+        fault = case.driver.fault("startSession", commandPath=case.command, cwd=name)
+        assert (fault["type"], fault["field"]) == ("invalid_input", "cwd")
+        assert "path" in case.driver.fault("startSession", command=[name])["cause"]
     assert case.calls() == []
 
 

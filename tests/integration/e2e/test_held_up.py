@@ -143,6 +143,21 @@ def test_looking_at_a_busy_page_answers_in_time_and_says_how_to_go_on(page: Driv
     page.call("tabs", action="close", tabId=tab)
 
 
+def test_acting_on_a_busy_page_ends_by_its_own_timeout(page: Driver) -> None:
+    tab, ref = busy_tab(page)
+    acts: list[tuple[str, dict[str, Any]]] = [
+        ("type", {"selector": "h1", "text": "x"}),
+        ("click", {"selector": ref}),
+    ]
+    for tool, args in acts:
+        began = time.monotonic()
+        error = page.fault(tool, tabId=tab, timeout=600, **args)
+        assert time.monotonic() - began < GUARD_S
+        assert error["type"] == "timeout", tool
+        assert "keep it busy" in error["causes"][0]
+    page.call("tabs", action="close", tabId=tab)
+
+
 # Crashed tabs
 
 

@@ -209,3 +209,20 @@ async def test_a_killed_parent_takes_all_with_it_and_the_next_worker_has_a_new_o
             worker = await forked(kind)
             assert psutil.Process(worker.pid).ppid() == kind.parent_pid != old
             await worker.stop(5)
+
+
+ODD_WORDS = (
+    *(b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b"{}", b'{"fork": 1}', b'{"fork": "w9"}'),
+    *(b'{"signal": "w1"}', b'{"signal": "w1", "number": "9"}', b'{"signal": [], "number": []}'),
+)
+
+
+async def test_odd_words_end_neither_the_parent_nor_its_workers(sockets: Path, mark: str) -> None:
+    async with forking(sockets, mark) as kind:
+        worker = await forked(kind)
+        parent, pid = kind._parent, kind.parent_pid
+        assert parent is not None
+        for word in ODD_WORDS:
+            parent._writer.write(word + b"\n")
+        assert psutil.Process((await forked(kind)).pid).ppid() == pid
+        assert (await about(worker))["pid"] == worker.pid

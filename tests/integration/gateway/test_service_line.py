@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import stat
+import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from pilothouse.gateway import service_door
 from pilothouse.gateway.service_door import open_service_door
 from pilothouse.gateway.service_line import MOST_UNREAD, Line, LineLost, ServiceBroke
 from pilothouse.gateway.service_link import ServiceLink
+from pilothouse.gateway.service_wire import BadMessage
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -195,15 +198,38 @@ async def test_one_who_reads_nothing_is_given_up() -> None:
             await line.call("echo", {})
 
 
-async def test_garbage_ends_the_connection_and_nothing_else() -> None:
+def piece(message: object) -> bytes:
+    """Return a message on the wire, also one that none of us would write."""
+    text = json.dumps(message).encode()
+    body = struct.pack("!IQ", 1, len(text)) + text
+    return struct.pack("!IIB", len(body), 1, True) + body
+
+
+GARBAGE = {
+    "no piece": b"GET / HTTP/1.1\r\n\r\n",
+    "no object": piece([]),
+    "nothing known": piece({"x": 1}),
+    "a number that is none": piece({"call": {}, "do": "wait", "with": {}}),
+    "no arguments": piece({"call": 1, "do": "wait"}),
+    "arguments in a list": piece({"tell": "x", "with": [1]}),
+    "no name": piece({"hold": 1, "do": None, "with": {}}),
+    "an empty answer": piece({"answer": 1}),
+    "half a fault": piece({"answer": 1, "fault": {"class": "x"}}),
+}
+
+
+@pytest.mark.parametrize("case", GARBAGE)
+async def test_garbage_ends_the_connection_and_nothing_else(case: str) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        desk, reported = Desk(), list[str]()
-        line = Line(lambda _: desk, lambda do, error: reported.append(do))
+        desk, reported = Desk(), list[tuple[str, type]]()
+        line = Line(lambda _: desk, lambda do, error: reported.append((do, type(error))))
         await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
-        theirs.send(b"GET / HTTP/1.1\r\n\r\n")
+        theirs.send(GARBAGE[case])
         await until(lambda: desk.is_lost)
-        assert reported == ["service_message_refused"]
+        assert reported == [("service_message_refused", BadMessage)]
+        assert desk.running == set()
+        await line.settled()
 
 
 # The door and the link

@@ -182,3 +182,41 @@ async def test_state_tells_of_history_and_memory(tmp_path: Path) -> None:
         state: dict[str, Any] = await rig.ask("state")
     assert state["history"]["ok"] is True
     assert state["memory"] > 10_000_000
+
+
+ODD_REQUESTS = (
+    *(b"{", b"[]", b"null", b"\xff", b"{}", b'{"id": 1}', b'{"id": 1, "do": "ping"}'),
+    *(b'{"id": {}, "do": "ping", "args": {}}', b'{"id": 1, "do": [], "args": {}}'),
+    b'{"id": 1, "do": "ping", "args": []}',
+)
+
+
+async def test_odd_requests_do_not_end_the_engine(tmp_path: Path) -> None:
+    async with running_engine(tmp_path) as rig:
+        pid, process = rig.engine.pid, rig.engine._running
+        assert process is not None
+        for request in ODD_REQUESTS:
+            process._writer.write(request + b"\n")
+        assert await rig.ask("ping") == "pong"
+        assert rig.engine.pid == pid
+
+
+ODD_ENGINE = """
+import socket, sys
+link = socket.socket(fileno=1)
+link.sendall(b'{"event": "ready"}\\n')
+link.recv(1000)
+link.sendall(sys.argv[1].encode() + b"\\n")
+link.recv(1000)
+"""
+
+
+@pytest.mark.parametrize("word", ["[]", "{}", "null", "{", '{"id": 1, "error": "x"}'])
+async def test_an_engine_that_makes_no_sense_is_given_up(tmp_path: Path, word: str) -> None:
+    def odd(argv: Any, **how: Any) -> Any:
+        return start_child([sys.executable, "-c", ODD_ENGINE, word], **how)
+
+    async with asyncio.timeout(GUARD_S), open_engine(tmp_path, odd, lambda _: None) as engine:
+        for _ in range(2):  # the second one waits until the first has been buried
+            with pytest.raises(EngineUnreachable, match="has ended"):
+                await engine.ask("ping", within=2 * GUARD_S)

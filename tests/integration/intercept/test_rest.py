@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -17,6 +18,7 @@ from pilothouse.intercept.rest import Service, rest_app
 from pilothouse.server.call import parse_args
 from pilothouse.server.edge import Guard
 from tests.support.intercepting import GUARD_S, App, Tap, config
+from tests.support.servers import incidents
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -384,3 +386,12 @@ def test_foreign_hosts_and_origins_are_refused(
     rest: httpx.Client, headers: dict[str, str], status: int
 ) -> None:
     assert rest.get("/mcp/history", headers=headers).status_code == status
+
+
+def test_a_body_that_breaks_off_is_no_incident(tap: Tap, rest: httpx.Client) -> None:
+    head = f"PUT /config HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {tap.token}\r\n"
+    with socket.create_connection(("127.0.0.1", int(tap.rest.rpartition(":")[2]))) as raw:
+        raw.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+        assert raw.recv(4096).startswith(b"HTTP/1.1 400")
+    assert rest.get("/openapi.json").status_code == 200
+    assert incidents(tap.log().splitlines()) == []

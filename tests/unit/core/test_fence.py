@@ -113,6 +113,20 @@ def test_no_control_bidi_or_tag_character_of_unicode_passes_unseen() -> None:
     assert [f"U+{ord(each):04X}" for each in unseen if each in visible_json(each)] == []
 
 
+@pytest.mark.parametrize("character", sorted({*UNSEEN.values(), "\r"} - {"\n"}))
+def test_a_sentence_of_ours_shows_what_the_call_has_put_into_it(character: str) -> None:
+    story = Story()
+    story.say(f"Next: call it with 'a{character}b'.")
+    assert character not in story.text(MARK)
+    assert "\\u" in story.text(MARK)
+
+
+def test_a_sentence_of_ours_keeps_its_own_characters() -> None:
+    story = Story()
+    story.say("1 – 2\n\tGrüße…")
+    assert story.text(MARK) == "1 – 2\n\tGrüße…"
+
+
 @settings(max_examples=examples(200))
 @given(TREE)
 def test_visible_json_parses_back_to_what_it_was(value: Any) -> None:

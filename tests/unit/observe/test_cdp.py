@@ -20,6 +20,7 @@ from pilothouse.observe.browser import Browser
 from pilothouse.observe.cdp import Cdp, CdpError, CdpGone, CdpTimeout
 from pilothouse.observe.endpoint import Endpoint
 from pilothouse.observe.observation import Observation
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -110,6 +111,22 @@ async def test_a_refused_command_says_what_the_browser_said(fake: Fake) -> None:
             await cdp.call("Page.enable")
     assert caught.value.code == -32602
     assert not isinstance(caught.value, CdpGone | CdpTimeout)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"error": "no"}, {"error": [1]}, {"error": {"code": "x"}}, {"result": [1]}, {"result": "x"}],
+)
+async def test_an_odd_answer_is_an_answer(fake: Fake, answer: dict[str, Any]) -> None:
+    fake.answers["Page.enable"] = SILENCE
+    async with connected(fake) as cdp:
+        asked = cdp.post("Page.enable")
+        await until(lambda: fake.received)
+        await fake.send({"id": fake.received[0]["id"], **answer})
+        with pytest.raises(CdpError) as caught:
+            await asked
+        assert not isinstance(caught.value, CdpGone | CdpTimeout)
+        assert caught.value.code == 0
 
 
 async def test_a_command_that_is_never_answered_fails_at_its_deadline(fake: Fake) -> None:
@@ -315,3 +332,30 @@ async def test_a_browser_of_our_own_stays_connected_for_the_pages_to_come(
 
 def _is_for_all(command: dict[str, Any]) -> bool:
     return command["method"] == "Target.setAutoAttach" and "sessionId" not in command
+
+
+ODD_ANSWERS: dict[str, list[dict[str, Any]]] = {
+    "Target.attachToTarget": [{}, {"sessionId": 1}],
+    "Target.getTargetInfo": [{}, {"targetInfo": "x"}, {"targetInfo": {"type": 1}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"), [(name, one) for name, all in ODD_ANSWERS.items() for one in all]
+)
+async def test_a_target_that_is_told_of_oddly_is_not_attached(
+    fake: Fake, method: str, answer: dict[str, Any]
+) -> None:
+    fake.answers[method] = answer
+    async with open_browser(fake) as browser:
+        with pytest.raises(CdpError, match=r"the answer (has|names) no"):
+            await browser.attach(observation())
+        assert not browser._page_session
+        assert await browser.title("T") in (None, "")
+
+
+@pytest.mark.parametrize("infos", [None, 1, "x", [1, {}, {"targetId": "T"}, {"targetId": []}]])
+async def test_what_is_no_target_is_not_listed(fake: Fake, infos: Any) -> None:
+    fake.answers["Target.getTargets"] = {"targetInfos": infos}
+    async with open_browser(fake) as browser:
+        assert await browser.targets() == []

@@ -6,12 +6,14 @@ import io
 import json
 import logging
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pilothouse.core.model import PageText
 from pilothouse.core.redact import Redactor
+from pilothouse.server import logs
 from pilothouse.server.logs import LEVELS, Log, adopt_library_logs
 
 if TYPE_CHECKING:
@@ -192,3 +194,31 @@ def test_a_librarys_malformed_log_call_does_not_fail_the_library(
     adopt_library_logs(Log("x", "info", Redactor(), stream), "info")
     logging.getLogger("some.library").warning("%d apples", "many")
     assert len(lines(stream)) <= 1
+
+
+def test_a_line_stays_whole_in_a_pipe_that_others_told_not_to_block() -> None:
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    text = "x" * 400_000
+    parts: list[bytes] = []
+    reader = threading.Thread(
+        target=lambda: parts.extend(iter(lambda: os.read(readable, 1 << 16), b""))
+    )
+    with os.fdopen(writable, "w") as pipe:
+        log = Log("x", stream=pipe)
+        reader.start()
+        for number in range(3):
+            log.info("happened", number=number, text=text)
+    reader.join()
+    os.close(readable)
+    told = [json.loads(line)["details"] for line in b"".join(parts).splitlines()]
+    assert told == [{"number": number, "text": text} for number in range(3)]
+
+
+def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_WAIT_MS", 10)
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    with os.fdopen(writable, "w") as pipe, os.fdopen(readable):
+        for _ in range(3):
+            Log("x", stream=pipe).info("happened", text="x" * 100_000)

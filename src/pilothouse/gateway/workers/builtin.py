@@ -138,7 +138,8 @@ class Parent:
     async def _listen(self) -> None:
         """Until it ends; what was forked from it ends with it."""
         try:
-            with suppress(OSError):
+            # What no parent of ours says ends it: whoever says that knows no workers either.
+            with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
                 while line := await self._reader.readline():
                     self._hear(json.loads(line))
         finally:

@@ -64,10 +64,22 @@ class Link:
 
     async def serve(self, do: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> None:
         """Answer requests, each in a task of its own, until the owner closes the socket."""
-        while line := await self._reader.readline():
-            task = asyncio.create_task(self._answer(orjson.loads(line), do))
+        while line := await self._line():
+            if (request := _request(line)) is None:
+                # All that it records would be lost with the engine for one odd line.
+                logger.error("a request of %d bytes is none, and is not answered", len(line))
+                continue
+            task = asyncio.create_task(self._answer(request, do))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+
+    async def _line(self) -> bytes:
+        """Return the next line; nothing at the end, which one without end comes to as well."""
+        try:
+            return await self._reader.readline()
+        except (OSError, ValueError) as error:
+            logger.error("the owner's socket broke: %s", error)
+            return b""
 
     async def _answer(
         self, request: dict[str, Any], do: Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -86,6 +98,21 @@ class Link:
 
     def _send(self, message: dict[str, Any]) -> None:
         self._writer.write(orjson.dumps(message, default=str) + b"\n")
+
+
+def _request(line: bytes) -> dict[str, Any] | None:
+    """Return the request of a line; None: it is none."""
+    try:
+        request = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    is_one = (
+        isinstance(request, dict)
+        and isinstance(request.get("id"), int)
+        and isinstance(request.get("do"), str)
+        and isinstance(request.get("args"), dict)
+    )
+    return request if is_one else None
 
 
 def _told(fault: Fault) -> dict[str, Any]:
