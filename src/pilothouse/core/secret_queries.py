@@ -14,8 +14,10 @@ ESCAPED = r"\u0026"
 _ANY_KEY = re.compile(r"""(?<![^=&;?/:#\s"<>\\])[^=&;?/:#\s"<>\\]++(?==)""")
 """A word before an equals sign, marked as a pair or not; only where a word begins, so that no
 character is looked at twice."""
-_NESTED = ("%3D", "%3d", "%40", r"\u")
+_NESTED = ("%3D", "%3d", "%40", r"\u", r"\b")
 """What stands where a pair is spelled in another way, or holds a URL of its own."""
+_ESCAPES = frozenset("fnrt")
+"""Letters that behind a backslash are white space in JSON, and so no part of a key."""
 _REST = re.compile(r"""(?:[^\s"'<>\\]++|\\u0026)*+""")
 _ENDS_A_WORD = frozenset("\"'<>\\")
 _FORM = re.compile(r'[^\s"<>\\=&?;/:#]{1,128}=[^\s"<>\\]*+')
@@ -34,6 +36,7 @@ def may_hold_secrets(text: str) -> bool:
     words = set(_ANY_KEY.findall(text))
     # A key of a form may have an apostrophe in it; everywhere else one begins the word.
     keys = words | {word.rpartition("'")[2] for word in words}
+    keys |= {key[1:] for key in keys if key[:1] in _ESCAPES}
     with_state = has_oauth_state(keys)
     return any(is_secret_pair(key, with_state=with_state) for key in keys)
 

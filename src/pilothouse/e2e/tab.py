@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pilothouse.e2e.browser import error_name
@@ -34,6 +35,8 @@ REST_S = 1.0
 """A page whose timers have not run by then is busy, or they wait for a dialog."""
 STOP_S = 1.0
 """A page that is not stopped by then, on its way or come, is left for the next one all the same."""
+TRIES = 2
+"""How often a navigation is begun anew that another one interrupted."""
 TITLE_FRESH_S = 0.05
 """A title asked for this long before a page is loaded is its title still."""
 
@@ -54,6 +57,16 @@ class NotBuilt(Exception):  # not an error of ours: the app's source has one
 
 class RefGone(Exception):  # not an error of ours: the page has changed
     """Nothing has this ref any more, and nothing ever will."""
+
+
+@contextmanager
+def suppress_interrupted() -> Iterator[None]:
+    """Pass over the failure of a navigation that another one came before."""
+    try:
+        yield
+    except Exception as error:
+        if not error_name(error) or "interrupted by another navigation" not in str(error):
+            raise
 
 
 @dataclass(eq=False)
@@ -134,13 +147,20 @@ class Tab:
 
     async def go(self, url: str, wait_until: WaitUntil, limit_ms: float) -> Response | None:
         """Navigate, and return the main document's response."""
-        if self.opening is not None and not self.opening.done():
-            # A page that comes just when another one is asked for would interrupt it.
-            stopping = asyncio.ensure_future(self.page.evaluate("window.stop()"))
-            # It fails where the page has just come; then the opening is over, too.
-            stopping.add_done_callback(lambda done: done.cancelled() or done.exception())
+        goto = partial(self.page.goto, url, wait_until=wait_until, timeout=limit_ms)
+        is_opening = self.opening is not None and not self.opening.done()
+        for _ in range(TRIES if is_opening else 0):
+            # The session's own page, when it comes just now, interrupts the one that is asked for.
+            await self._stop_loading()
+            with suppress_interrupted():
+                return await goto()
+        return await goto()
+
+    async def _stop_loading(self) -> None:
+        if self.recording is not None and self.opening is not None:
+            with suppress(OSError):
+                await self.recording.ask("Page.stopLoading", {})
             await asyncio.wait((self.opening,), timeout=STOP_S)
-        return await self.page.goto(url, wait_until=wait_until, timeout=limit_ms)
 
     def locator(self, selector: str) -> Locator:
         """CSS, one of Playwright's own selectors, `label=`, `placeholder=`, or a ref."""

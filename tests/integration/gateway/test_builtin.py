@@ -118,7 +118,7 @@ async def test_a_folder_that_is_gone_is_told_in_one_line(sockets: Path, mark: st
     async with forking(sockets, mark, PRODUCT) as kind:
         with pytest.raises(StartFailed) as failed:
             await forked(kind, cwd="/no/such/folder")
-        assert str(failed.value).startswith("the client's folder /no/such/folder cannot be entered")
+        assert str(failed.value).startswith("the client's folder '/no/such/folder' cannot be ent")
         assert len(str(failed.value).splitlines()) == 1
 
 

@@ -152,7 +152,8 @@ def test_stop_waits_for_a_hub_that_is_about_to_end(tmp_path: Path) -> None:
         control.settimeout(GUARD_S)
         stopping = aside.submit(run, tmp_path, "stop")
         control.accept()[0].close()  # it has asked one that answers nobody any more
-        assert not stopping.done()
+        with pytest.raises(TimeoutError):
+            stopping.result(0.5)
         os.close(ending)
         stopped = stopping.result(GUARD_S)
     assert (stopped.returncode, stopped.stdout) == (0, "the hub has ended\n")

@@ -62,6 +62,7 @@ class Thorough(Redactor):
 _PAIRS = st.sampled_from(
     [
         *("?", "&", "=", "#", "'", '"', "\\", " ", "/", ":", ";", ".", "[", "]", "%", "\\u0026"),
+        *("\n", "\t", "\r", "\f", "\b", "\\n", "\\b"),
         *("code", "state", "client_id", "token", "x-sig", "Key", "a", "%74oken", "to", "ken", "1"),
         *("?q=1&", "&code=", "state=", "?next=%2Fa%3Ftoken%3Db", "it's", "\\u0074oken"),
     ]
@@ -72,6 +73,8 @@ _PAIRS = st.sampled_from(
 @example("a=1&code'=2")
 @example("see x'code=1&a=2")
 @example("?client_id=1&state=2")
+@example("hello\ncode=1&x=1")
+@example("hello\bcode=1&x=1")
 @settings(max_examples=examples(2_000))
 def test_asking_first_whether_a_pair_might_be_secret_misses_none(text: str) -> None:
     for shown in (text, json.dumps([text, text]), json.dumps({"a": text}, ensure_ascii=False)):
