@@ -16,6 +16,7 @@ from tests.support.agent import Agent
 from tests.support.driving import Driver
 from tests.support.http_agent import HttpAgent
 from tests.support.servers import PRODUCT, http_server
+from tests.support.session_ids import id_of, name_of
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def aged(folder: Path, days: float) -> None:
 
 
 def session(home: Path, name: str, days: float, size: int = 100) -> Path:
-    folder = home / "sessions" / name
+    folder = home / "sessions" / id_of(name)
     folder.mkdir(parents=True)
     home.chmod(0o700)
     folder.parent.chmod(0o700)
@@ -44,7 +45,7 @@ def session(home: Path, name: str, days: float, size: int = 100) -> Path:
 
 
 def names(home: Path) -> set[str]:
-    return {path.name for path in (home / "sessions").iterdir()}
+    return {name_of(path.name) for path in (home / "sessions").iterdir()}
 
 
 def sweeps(log: str) -> list[dict[str, Any]]:
@@ -97,7 +98,7 @@ def test_what_another_process_has_open_stays_until_it_is_ended() -> None:
         with Agent(env={"PILOTHOUSE_HOME": str(owner.home)}) as other:
             wait_until(lambda: "old" not in names(owner.home))
             other.call("status")
-        assert names(owner.home) == {owner.session_id}
+        assert [one.name for one in (owner.home / "sessions").iterdir()] == [owner.session_id]
         assert owner.call("readServerLogs")["path"].startswith(str(living))
         owner.call("endSession")
         aged(living, 30)
@@ -121,7 +122,7 @@ def test_the_logs_of_a_failed_start_that_were_swept_are_told_as_such() -> None:
         assert driver.call("readServerLogs", **logs)["content"] == ""
         aged(driver.home / "sessions" / failed, 8)
         with Agent(env={"PILOTHOUSE_HOME": str(driver.home)}):
-            wait_until(lambda: failed not in names(driver.home))
+            wait_until(lambda: not (driver.home / "sessions" / failed).exists())
         gone = driver.fault("readServerLogs", **logs)
     assert gone["type"] == "log_file_not_found"
     assert "--keep-days (PILOTHOUSE_KEEP_DAYS) is 7" in gone["message"]
@@ -133,14 +134,13 @@ def test_what_cannot_be_swept_is_logged_and_harms_nothing(tmp_path: Path) -> Non
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("of the user")
     aged(elsewhere, 100)
-    (home / "bookmarks").mkdir()
-    (home / "bookmarks" / "exports").symlink_to(elsewhere)
+    (home / "wrap").symlink_to(elsewhere)
     with Agent(env={"PILOTHOUSE_HOME": str(home)}) as agent:
         wait_until(lambda: "not_swept" in agent.log())
         assert names(home) == set(), "the rest is swept"
         agent.call("status")
         told = {line["event"]: line for line in sweeps(agent.log())}
     assert told["not_swept"]["level"] == "warn"
-    assert "bookmark exports" in told["not_swept"]["details"]["what"]
+    assert "wrapped servers" in told["not_swept"]["details"]["what"]
     assert told["swept"]["details"]["kinds"] == {"sessions": 1}
     assert (elsewhere / "precious").exists()
