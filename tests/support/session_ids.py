@@ -7,8 +7,10 @@ import uuid
 
 def id_of(name: str) -> str:
     """Return the id that stands for a name of at most six letters."""
-    return str(uuid.UUID(bytes=name.encode().ljust(16, b"\0"), version=4))
+    return str(uuid.UUID(bytes=name.encode().ljust(16, b"\0")[:16], version=4))
 
 
 def name_of(session_id: str) -> str:
-    return uuid.UUID(session_id).bytes[:6].rstrip(b"\0").decode()
+    """Return the name that an id stands for; of another session, its id."""
+    name = uuid.UUID(session_id).bytes[:6].rstrip(b"\0").decode("ascii", "replace")
+    return name if id_of(name) == session_id else session_id

@@ -227,13 +227,12 @@ def test_a_hub_that_starts_is_refused_by_no_sweep_or_status(home: Path) -> None:
     files.lock.touch()
     probed = []
 
-    def watch(path: object, **_: object) -> Any:
+    def watch(path: Path, **_: object) -> Any:
         probed.append(path)
         return taken(path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pilothouse.state_sweep.taken", watch)
-        patch.setattr("pilothouse.held_folders.taken", watch)
         swept(home)
         rows(home)
         assert probed == []

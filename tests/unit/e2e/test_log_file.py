@@ -276,10 +276,12 @@ def test_only_folders_for_us_alone_are_listed(
     tmp_path.chmod(0o755)
     path = tmp_path / "app.stdout.log"
     path.write_text("own\n")
-    listed: list[Any] = []
-    monkeypatch.setattr(os, "listdir", lambda *where: listed.append(where) or [])
+
+    def refuse(*_: object) -> list[str]:
+        raise OSError("it is listed")
+
+    monkeypatch.setattr(os, "listdir", refuse)
     assert sizes([path]) == {str(path): 4}
-    assert listed == []
 
 
 def test_a_log_that_is_not_there_is_told_so(path: Path) -> None:
