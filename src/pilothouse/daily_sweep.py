@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -31,10 +32,20 @@ async def keep_swept(
 ) -> None:
     """Sweep soon and then daily, until cancelled. Trouble is logged and harms nothing."""
     await asyncio.sleep(START_S)
+    over = threading.Event()
+    try:
+        await _sweep_daily(settings, log, tell, over)
+    finally:
+        over.set()  # the process ends no earlier than its threads
+
+
+async def _sweep_daily(
+    settings: Settings, log: Log, tell: Callable[[Report], None], over: threading.Event
+) -> None:
     while True:
         try:
             # In a thread, imports included: no call waits for it.
-            report = await to_thread.run_sync(_sweep, settings, abandon_on_cancel=True)
+            report = await to_thread.run_sync(_sweep, settings, over, abandon_on_cancel=True)
         except Exception as error:
             log.error("sweep_failed", error)
         else:
@@ -47,7 +58,7 @@ async def keep_swept(
         await asyncio.sleep(AGAIN_S)
 
 
-def _sweep(settings: Settings) -> Report:
+def _sweep(settings: Settings, over: threading.Event) -> Report:
     from pilothouse.state_sweep import sweep
 
-    return sweep(settings, os.environ, time.time())
+    return sweep(settings, os.environ, time.time, over.is_set)

@@ -27,7 +27,8 @@ def held(folder: Path) -> Iterator[None]:
     descriptor = -1
     with suppress(OSError):
         descriptor = os.open(folder, _FOLDER)
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Waits: who looks at it, or removes it, has it locked for a moment.
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
     try:
         yield
     finally:
@@ -35,22 +36,36 @@ def held(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def is_locked(path: str | Path, *, dir_fd: int | None = None) -> bool:
-    """Tell whether a living process holds a lock on a file or folder; also where it cannot be told.
+@contextmanager
+def taken(path: str | Path, *, dir_fd: int | None = None) -> Iterator[bool]:
+    """Keep a file or folder from being used while the block lasts, unless somebody holds a lock on
+    it: then False. One that is not there is held by nobody.
 
-    One that is not there is held by nobody.
+    Raises:
+        OSError: it cannot be told, as where the file system has no locks.
     """
     try:
         descriptor = os.open(path, _ANY, dir_fd=dir_fd)
     except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+        yield True
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_ours = False
+        else:
+            is_ours = True
+        yield is_ours
     finally:
         os.close(descriptor)
+
+
+def is_locked(path: str | Path) -> bool:
+    """Tell whether a living process holds a lock on a file or folder.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    with taken(path) as is_ours:
+        return not is_ours

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.retention import Kept
 from pilothouse.folders import SESSIONS, folder_for, state_folders
-from pilothouse.held_folders import is_locked
 
 if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
@@ -35,8 +34,9 @@ COMPANIONS = ("-wal", "-shm")
 LOGS = "server logs"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-type InUse = Callable[[Settings, Mapping[str, str], str, int], bool]
-"""Tells whether a living process uses an entry; the last is a descriptor of its folder."""
+type Mark = Callable[[Settings, Mapping[str, str], str], str | Path]
+"""Names the file or folder that a living process has locked which uses an entry, from its place;
+empty if none does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,15 @@ class Place:
     base: str
     """Which of the state folders it lies in."""
     folder: str
-    pattern: str = "*"
+    names: str
+    """A pattern of the whole names that we give: a home may be a folder in which its user has other
+    things, and these are no business of ours."""
     are_folders: bool = False
     stays: str = ""
     """Why its entries are not removed from here; they are counted."""
-    in_use: InUse = lambda *_: False
+    mark: Mark = lambda *_: ""
+    sign: str = ""
+    """What lies in an entry that is in use, for versions that lock nothing."""
 
     def path(self, settings: Settings, environ: Mapping[str, str]) -> Path:
         return folder_for(settings.home, environ, self.base, self.folder)
@@ -66,39 +70,46 @@ class Found:
     """Bytes by the parts that `status` tells of."""
 
 
-def _session_in_use(_: Settings, __: Mapping[str, str], name: str, folder: int) -> bool:
-    return is_locked(name, dir_fd=folder)
+def _own(_: Settings, __: Mapping[str, str], name: str) -> str:
+    return name
 
 
-def _wrap_in_use(_: Settings, __: Mapping[str, str], name: str, folder: int) -> bool:
-    # A server of an older version holds no lock, but its socket is there.
-    return is_locked(name, dir_fd=folder) or _exists(f"{name}/socket", folder)
-
-
-def _hub_in_use(settings: Settings, environ: Mapping[str, str], name: str, _: int) -> bool:
+def _lock_of_hub(settings: Settings, environ: Mapping[str, str], name: str) -> Path:
     locks = folder_for(settings.home, environ, "runtime", "hub")
-    return is_locked(locks / (name.removesuffix(".1").removesuffix(".log") + ".lock"))
+    return locks / (name.removesuffix(".1").removesuffix(".log") + ".lock")
 
 
-def _packets_in_use(_: Settings, __: Mapping[str, str], ___: str, folder: int) -> bool:
-    return is_locked(".", dir_fd=folder)
+def _whole_place(*_: object) -> str:
+    return "."
 
+
+_UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_EXPORT = r"bookmarks-\d{8}-\d{6}-[0-9a-f]{6}\.[a-z]+"
 
 PLACES = (
-    Place("sessions", "state", SESSIONS, are_folders=True, in_use=_session_in_use),
-    Place(PACKETS, "data", "intercept", "history.db", in_use=_packets_in_use),
-    Place("packets set aside", "data", "intercept", "history.db.corrupt-*"),
-    Place("intercept audit", "data", "intercept", "audit.jsonl"),
-    Place("bookmark exports", "data", "bookmarks/exports"),
+    Place("sessions", "state", SESSIONS, _UUID4, are_folders=True, mark=_own),
+    Place(PACKETS, "data", "intercept", r"history\.db", mark=_whole_place),
+    Place("packets set aside", "data", "intercept", r"history\.db\.corrupt-\d{8}T\d+Z"),
+    Place("intercept audit", "data", "intercept", r"audit\.jsonl", stays="4,000 entries"),
+    Place("bookmark exports", "data", "bookmarks/exports", _EXPORT, stays="yours to remove"),
     Place(
         "bookmark journals",
         "data",
         "bookmarks/journals",
+        r"[0-9a-f]{32}\.jsonl",
         stays="8 MB a profile",
     ),
-    Place("wrapped servers", "state", WRAP, are_folders=True, in_use=_wrap_in_use),
-    Place("hub logs", "state", "hub", "hub-*.log*", in_use=_hub_in_use),
-    Place("hub leftovers", "state", "journals", "*.journal", stays="the next hub clears up"),
+    Place(
+        "wrapped servers",
+        "state",
+        WRAP,
+        "[0-9a-f]{20}",
+        are_folders=True,
+        mark=_own,
+        sign="socket",
+    ),
+    Place("hub logs", "state", "hub", r"hub-\d[\w.+!-]*\.log(\.1)?", mark=_lock_of_hub),
+    Place("hub leftovers", "state", "journals", r".+\.journal", stays="the next hub clears up"),
 )
 
 
@@ -115,18 +126,26 @@ def find(
     """
     with opened(place.path(settings, environ)) as folder:
         for name in os.listdir(folder) if folder >= 0 else ():
-            if not fnmatchcase(name, place.pattern) or name.endswith(COMPANIONS):
-                continue
-            with suppress(OSError):  # it has just gone
-                parts: Counter[str] = Counter()
-                newest = _measured(place, name, folder, parts)
-                if newest is not None:
-                    used = bool(place.stays) or place.in_use(settings, environ, name, folder)
-                    age_s = max(0.0, now - newest)
-                    yield Found(Kept(place.kind, name, age_s, parts.total(), used), parts)
+            if re.fullmatch(place.names, name, re.ASCII) and (
+                found := measured(place, name, folder, now)
+            ):
+                yield found
 
 
-def _measured(place: Place, name: str, folder: int, parts: Counter[str]) -> float | None:
+def measured(place: Place, name: str, folder: int, now: float) -> Found | None:
+    """Return an entry as it is now; None if it has gone, or is none of ours."""
+    parts: Counter[str] = Counter()
+    with suppress(OSError):
+        newest = _measured(place, name, folder, parts, now)
+        if newest is not None:
+            age_s = max(0.0, now - newest)
+            return Found(Kept(place.kind, name, age_s, parts.total(), bool(place.stays)), parts)
+    return None
+
+
+def _measured(
+    place: Place, name: str, folder: int, parts: Counter[str], now: float
+) -> float | None:
     """Measure an entry; when it was written last, None for what is none of ours.
 
     Raises:
@@ -136,35 +155,41 @@ def _measured(place: Place, name: str, folder: int, parts: Counter[str]) -> floa
     is_right = stat.S_ISDIR if place.are_folders else stat.S_ISREG
     if not is_right(about.st_mode) or about.st_uid != os.geteuid():
         return None
-    newest = about.st_mtime
+    newest = _written(about, now)
     if place.are_folders:
-        newest = max(newest, _measure(name, folder, parts))
+        newest = max(newest, _measure(name, folder, parts, now))
         if place.folder == WRAP and (logs := wrap_logs(name, folder)):
-            newest = max(newest, _measure(logs, None, parts))
+            newest = max(newest, _measure(logs, None, parts, now))
         return newest
     parts[""] += about.st_size
     for end in COMPANIONS:
         with suppress(FileNotFoundError):
             more = os.stat(name + end, dir_fd=folder, follow_symlinks=False)
-            newest = max(newest, more.st_mtime)
+            newest = max(newest, _written(more, now))
             parts[""] += more.st_size
     return newest
 
 
-def _measure(name: str | Path, folder: int | None, parts: Counter[str]) -> float:
+def _measure(name: str | Path, folder: int | None, parts: Counter[str], now: float) -> float:
     """Add up the sizes below a folder; when anything in it was written last."""
     newest = 0.0
     seen: set[tuple[int, int]] = set()
     for _, __, files, here in os.fwalk(name, dir_fd=folder, follow_symlinks=False):
-        newest = max(newest, os.fstat(here).st_mtime)
+        newest = max(newest, _written(os.fstat(here), now))
         for file in files:
             with suppress(OSError):
                 about = os.stat(file, dir_fd=here, follow_symlinks=False)
-                newest = max(newest, about.st_mtime)
+                newest = max(newest, _written(about, now))
                 if (about.st_dev, about.st_ino) not in seen:  # a video has two names
                     seen.add((about.st_dev, about.st_ino))
                     parts[_part(file)] += about.st_size
     return newest
+
+
+def _written(about: os.stat_result, now: float) -> float:
+    """Return when something was written. A time to come, as an app may give its files, would keep
+    them for ever: when it was given them is known as well."""
+    return about.st_mtime if about.st_mtime <= now else about.st_ctime
 
 
 def _part(file: str) -> str:
@@ -205,13 +230,6 @@ def opened(path: Path) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-def _exists(name: str, folder: int) -> bool:
-    with suppress(OSError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return True
-    return False
 
 
 # The store of all observed events, which lies where a user wants it

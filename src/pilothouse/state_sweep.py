@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.clock import iso
 from pilothouse.core.retention import plan
 from pilothouse.core.settings import BY_NAME
 from pilothouse.folders import folder_for
+from pilothouse.held_folders import taken
 from pilothouse.intercept.audit_file import AuditFile
 from pilothouse.state_places import (
     COMPANIONS,
@@ -24,13 +25,14 @@ from pilothouse.state_places import (
     PLACES,
     WRAP,
     find,
+    measured,
     opened,
     store_size,
     wrap_logs,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pilothouse.core.retention import Kept, Reason, Removal
@@ -63,15 +65,32 @@ class Report:
         }
 
 
-def sweep(settings: Settings, environ: Mapping[str, str], now: float) -> Report:
-    """Remove what is too old, and the oldest of what is too much; nothing that is in use."""
+def _never() -> bool:
+    return False
+
+
+def sweep(
+    settings: Settings,
+    environ: Mapping[str, str],
+    clock: Callable[[], float],
+    is_over: Callable[[], bool] = _never,
+) -> Report:
+    """Remove what is too old, and the oldest of what is too much; nothing that is in use.
+
+    It ends early, between two entries, when `is_over` says so.
+    """
+    now = clock()
     report = Report(now)
     max_age_s = settings.keep_days * DAY_S
-    entries: list[Kept] = []
+    entries: dict[tuple[str, str], Kept] = {}
     packets = 0
     for place in PLACES:
+        found: list[Kept] = []
         try:
-            found = [one.kept for one in find(place, settings, environ, now)]
+            for one in find(place, settings, environ, now):
+                if is_over():
+                    return report
+                found.append(one.kept)
         except OSError as error:
             report.failed.append(f"{place.kind}: {error.strerror} ({error.filename})")
             continue
@@ -79,48 +98,110 @@ def sweep(settings: Settings, environ: Mapping[str, str], now: float) -> Report:
             # They make room themselves (intercept/history_room.py): here they go whole or stay.
             packets = sum(one.size for one in found)
             found = [one for one in found if max_age_s and one.age_s > max_age_s]
-        entries += found
+        entries |= {(one.kind, one.name): one for one in found}
     # Who has asked for more packets than half of it should not lose all else for that.
     half = (settings.keep_mb << 20) // 2
     most = (settings.keep_mb << 20) - min(packets, half) - min(store_size(settings), half // 2)
-    notes = AuditFile(_notes(settings, environ))
-    notes.read()
-    for removal in plan(entries, max_age_s=max_age_s, max_bytes=most if half else 0):
-        kept = removal.kept
-        place = next(place for place in PLACES if place.kind == kept.kind)
-        # Before it goes: afterwards it may be asked for at once, or we may have ended.
-        why = _why(settings, removal.reason, kept.age_s, now)
-        notes.add(now * 1000, f"{kept.kind}/{kept.name}: {why}")
-        try:
-            is_gone = _remove(place, kept.name, settings, environ)
-        except OSError as error:
-            report.failed.append(f"{kept.kind} {kept.name}: {error.strerror or error}")
-            continue
-        if is_gone:
-            report.removed.append(removal)
+    sweeper = _Sweeper(settings, environ, clock, report)
+    # What could not go takes its room, so others have to go for it.
+    while removals := plan(entries.values(), max_age_s=max_age_s, max_bytes=most if half else 0):
+        for removal in removals:
+            if is_over():
+                return report
+            key = removal.kept.kind, removal.kept.name
+            if sweeper.remove(removal):
+                del entries[key]
+            else:
+                entries[key] = replace(removal.kept, in_use=True)
     return report
 
 
-def _remove(place: Place, name: str, settings: Settings, environ: Mapping[str, str]) -> bool:
-    """Remove an entry, unless it is in use by now.
+class _Sweeper:
+    """Removes one entry after the other, and notes why."""
 
-    Raises:
-        OSError: not all of it could be removed.
-    """
-    with opened(place.path(settings, environ)) as folder:
-        if folder < 0 or place.in_use(settings, environ, name, folder):
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        clock: Callable[[], float],
+        report: Report,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._clock = clock
+        self._report = report
+        self._notes = AuditFile(_notes(settings, environ))
+        self._notes.read()
+
+    def remove(self, removal: Removal) -> bool:
+        """Remove an entry, unless it is in use by now; whether it has gone."""
+        kept = removal.kept
+        place = next(place for place in PLACES if place.kind == kept.kind)
+        try:
+            with opened(place.path(self._settings, self._environ)) as folder:
+                is_gone = folder >= 0 and self._remove_from(folder, place, removal)
+        except OSError as error:
+            self._fail(f"{kept.kind} {kept.name}: {error.strerror or error}")
             return False
-        if not place.are_folders:
-            # Without them a database is an older one; they alone would harm the next.
-            for end in (*COMPANIONS, ""):
-                with suppress(FileNotFoundError):
-                    os.unlink(name + end, dir_fd=folder)
+        if is_gone:
+            self._report.removed.append(removal)
+        return is_gone
+
+    def _fail(self, why: str) -> None:
+        if why not in self._report.failed:
+            self._report.failed.append(why)
+
+    def _remove_from(self, folder: int, place: Place, removal: Removal) -> bool:
+        """Raises OSError: not all of it could be removed."""
+        kept = removal.kept
+        mark = place.mark(self._settings, self._environ, kept.name)
+        with ExitStack() as stack:
+            try:
+                if mark and not stack.enter_context(taken(mark, dir_fd=folder)):
+                    return False
+            except OSError as error:
+                # One line, however many entries there are.
+                why = f"it cannot be told what is in use: {error.strerror}"
+                self._fail(f"{place.kind}: {why}")
+                return False
+            if place.sign and _exists(f"{kept.name}/{place.sign}", folder):
+                return False
+            # Somebody may have come, written and gone since it was looked at.
+            now = self._clock()
+            again = measured(place, kept.name, folder, now)
+            if again is None or again.kept.age_s < kept.age_s:
+                return False
+            # Before it goes: afterwards it may be asked for at once, or we may have ended.
+            entry = f"{kept.kind}/{kept.name}: "
+            why = _why(self._settings, removal.reason, kept.age_s, now)
+            self._notes.add(now * 1000, entry + why)
+            try:
+                _unlink(place, kept.name, folder)
+            except OSError:
+                self._notes.add(now * 1000, entry)
+                raise
             return True
-        if place.folder == WRAP and (logs := wrap_logs(name, folder)):
-            shutil.rmtree(logs)
-        with suppress(FileNotFoundError):  # another hub was quicker
-            shutil.rmtree(name, dir_fd=folder)
+
+
+def _unlink(place: Place, name: str, folder: int) -> None:
+    """Raises OSError: not all of it could be removed."""
+    if not place.are_folders:
+        # Without them a database is an older one; they alone would harm the next.
+        for end in (*COMPANIONS, ""):
+            with suppress(FileNotFoundError):
+                os.unlink(name + end, dir_fd=folder)
+        return
+    if place.folder == WRAP and (logs := wrap_logs(name, folder)):
+        shutil.rmtree(logs)
+    with suppress(FileNotFoundError):  # another hub was quicker
+        shutil.rmtree(name, dir_fd=folder)
+
+
+def _exists(name: str, folder: int) -> bool:
+    with suppress(OSError):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
         return True
+    return False
 
 
 def _why(settings: Settings, reason: Reason, age_s: float, now: float) -> str:
@@ -136,8 +217,4 @@ def _notes(settings: Settings, environ: Mapping[str, str]) -> Path:
 
 def why_swept(settings: Settings, environ: Mapping[str, str], session_id: str) -> str:
     """Return when and why the files of a session were removed; empty if they were not."""
-    begin = f"sessions/{session_id}: "
-    for _, message in reversed(AuditFile(_notes(settings, environ)).read()):
-        if message.startswith(begin):
-            return message.removeprefix(begin)
-    return ""
+    return AuditFile(_notes(settings, environ)).last(f"sessions/{session_id}: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from pilothouse import daily_sweep
 from pilothouse.core.settings import Settings
 from pilothouse.daily_sweep import keep_swept
 from pilothouse.server.logs import Log
+from pilothouse.state_sweep import Report
+from tests.support.session_ids import id_of
 from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pilothouse.state_sweep import Report
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +38,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 async def test_what_gets_old_later_is_swept_later(tmp_path: Path, stream: io.StringIO) -> None:
-    folder = tmp_path / "sessions" / "a"
+    folder = tmp_path / "sessions" / id_of("a")
     folder.mkdir(parents=True)
     reports: list[Report] = []
     async with anyio.create_task_group() as tasks:
@@ -59,7 +60,7 @@ async def test_a_sweep_that_breaks_is_logged_and_tried_again(
     reports: list[Report] = []
     sweep = daily_sweep._sweep
 
-    def broken(settings: Settings) -> Report:
+    def broken(*_: Any) -> Report:
         monkeypatch.setattr(daily_sweep, "_sweep", sweep)
         raise RuntimeError("a defect of ours")
 
@@ -71,3 +72,24 @@ async def test_a_sweep_that_breaks_is_logged_and_tried_again(
         tasks.cancel_scope.cancel()
     (failed,) = lines(stream)
     assert (failed["event"], failed["level"]) == ("sweep_failed", "error")
+
+
+async def test_the_end_does_not_wait_for_a_sweep(
+    tmp_path: Path, stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = threading.Event()
+    ended = threading.Event()
+
+    def long(_: Settings, over: threading.Event) -> Report:
+        began.set()
+        if over.wait(10):
+            ended.set()
+        return Report(0.0)
+
+    monkeypatch.setattr(daily_sweep, "_sweep", long)
+    async with anyio.create_task_group() as tasks:
+        settings = Settings(home=str(tmp_path))
+        tasks.start_soon(keep_swept, settings, Log("sweep", stream=stream))
+        await until(began.is_set)
+        tasks.cancel_scope.cancel()
+    await until(ended.is_set)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
 import sqlite3
 import tempfile
+import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pilothouse.bookmarks.files import write_file
 from pilothouse.core.settings import Settings
-from pilothouse.folders import OpenToOthers, folder_for, open_home
-from pilothouse.held_folders import held, is_locked
+from pilothouse.folders import OpenToOthers, folder_for, open_home, private_folder
+from pilothouse.held_folders import held, is_locked, taken
 from pilothouse.hub_files import hub_files
+from pilothouse.intercept.history_file import set_aside
 from pilothouse.state_places import PLACES, WRAP_FOLDER, usage
 from pilothouse.state_sweep import Report, sweep, why_swept
+from tests.support.session_ids import id_of, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,15 +54,28 @@ def aged(path: Path, days: float) -> Path:
 
 
 def session(home: Path, name: str, days: float, size: int = 100) -> Path:
-    return write(home / "sessions" / name / "app.combined.log", days, size).parent
+    return write(home / "sessions" / id_of(name) / "app.combined.log", days, size).parent
 
 
 def swept(home: Path, **settings: Any) -> Report:
-    return sweep(Settings(home=str(home), **settings), os.environ, NOW)
+    return sweep(Settings(home=str(home), **settings), os.environ, clock)
+
+
+def clock() -> float:
+    return NOW
+
+
+def removed(report: Report) -> list[str]:
+    """The sessions that went, in this order."""
+    return [name_of(one.kept.name) for one in report.removed]
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+def sessions(home: Path) -> set[str]:
+    return {name_of(name) for name in names(home / "sessions")}
 
 
 def rows(home: Path, **settings: Any) -> dict[str, dict[str, Any]]:
@@ -67,11 +86,9 @@ def test_sessions_go_by_age_and_then_by_size(home: Path) -> None:
     for name, days in (("old", 8), ("b", 3), ("c", 2), ("d", 1)):
         session(home, name, days, MB)
     report = swept(home, keep_mb=2)
-    assert names(home / "sessions") == {"c", "d"}
-    assert [(one.kept.name, one.reason) for one in report.removed] == [
-        ("old", "age"),
-        ("b", "size"),
-    ]
+    assert sessions(home) == {"c", "d"}
+    assert removed(report) == ["old", "b"]
+    assert [one.reason for one in report.removed] == ["age", "size"]
     assert (report.freed, report.failed) == (2 * MB, [])
     assert swept(home, keep_mb=2).removed == []
 
@@ -94,18 +111,18 @@ def test_a_session_that_is_held_stays_until_it_is_let_go(home: Path) -> None:
         assert swept(home).removed == []
         assert is_locked(folder)
     assert not is_locked(folder)
-    assert [one.kept.name for one in swept(home).removed] == ["living"]
+    assert removed(swept(home)) == ["living"]
 
 
 def test_who_asks_later_is_told_the_age_and_the_setting(home: Path) -> None:
     session(home, "gone", 9)
     session(home, "large", 3, 2 * MB)
     settings = Settings(home=str(home), keep_mb=1)
-    sweep(settings, os.environ, NOW)
-    why = why_swept(settings, os.environ, "gone")
+    sweep(settings, os.environ, clock)
+    why = why_swept(settings, os.environ, id_of("gone"))
     assert "9.0 days after it was last written: --keep-days (PILOTHOUSE_KEEP_DAYS) is 7" in why
-    assert "--keep-mb (PILOTHOUSE_KEEP_MB) is 1" in why_swept(settings, os.environ, "large")
-    assert why_swept(settings, os.environ, "other") == ""
+    assert "--keep-mb (PILOTHOUSE_KEEP_MB) is 1" in why_swept(settings, os.environ, id_of("large"))
+    assert why_swept(settings, os.environ, id_of("other")) == ""
 
 
 @pytest.fixture
@@ -117,29 +134,27 @@ def outside(tmp_path: Path) -> Path:
 
 
 def test_links_are_neither_followed_nor_removed(home: Path, outside: Path) -> None:
-    (home / "sessions" / "link").symlink_to(outside)
+    (home / "sessions" / id_of("link")).symlink_to(outside)
     folder = session(home, "old", 9)
     (folder / "link").symlink_to(outside)
     (folder / "inner").symlink_to(outside / "inner", target_is_directory=True)
     aged(folder / "app.combined.log", 9)
     assert rows(home)["sessions"]["entries"] == 1
-    assert [one.kept.name for one in swept(home).removed] == ["old"]
-    assert names(home / "sessions") == {"link"}
+    assert removed(swept(home)) == ["old"]
+    assert sessions(home) == {"link"}
     assert names(outside) == {"precious", "inner"}
     assert names(outside / "inner") == {"precious"}
 
 
 def test_a_folder_of_ours_that_is_a_link_is_left_alone_and_told(home: Path, outside: Path) -> None:
     session(home, "old", 9)
-    exports = home / "bookmarks" / "exports"
-    exports.parent.mkdir()
-    exports.symlink_to(outside)
+    (home / "wrap").symlink_to(outside)
     report = swept(home)
-    assert [one.kept.name for one in report.removed] == ["old"], "the rest is swept"
+    assert removed(report) == ["old"], "the rest is swept"
     assert len(report.failed) == 1
-    assert "bookmark exports" in report.failed[0]
+    assert "wrapped servers" in report.failed[0]
     assert names(outside) == {"precious", "inner"}
-    assert "cannot be read" in rows(home)["bookmark exports"]["cap"]
+    assert "cannot be read" in rows(home)["wrapped servers"]["cap"]
 
 
 def test_nothing_beside_what_we_name_is_removed(home: Path) -> None:
@@ -156,15 +171,154 @@ def test_nothing_beside_what_we_name_is_removed(home: Path) -> None:
     assert all(path.exists() for path in kept)
 
 
-def test_exports_audit_and_set_aside_packets_go_by_age(home: Path) -> None:
-    intercept, exports = home / "intercept", home / "bookmarks" / "exports"
-    for name in ("history.db.corrupt-1", "history.db.corrupt-1-wal", "audit.jsonl"):
-        write(intercept / name, 9)
-    write(exports / "old.html", 9)
-    write(exports / "new.html", 1)
+def test_what_a_user_has_in_the_same_folder_is_neither_counted_nor_removed(home: Path) -> None:
+    """A home may be the user's own, or a project, which has folders of such names."""
+    kept = [
+        write(home / "sessions" / "my-recordings" / "a.webm", 100, MB),
+        write(home / "sessions" / "2f1b0e6c-0000-1000-8000-00000000000" / "a", 100, MB),
+        write(home / "wrap" / "paper" / "a.txt", 100, MB),
+        write(home / "hub" / "hub-notes.log", 100, MB),
+        write(home / "hub" / "hub-1.0.logbook", 100, MB),
+        write(home / "intercept" / "history.db.corrupt-mine", 100, MB),
+        write(home / "bookmarks" / "exports" / "mine.html", 100, MB),
+        write(home / "bookmarks" / "journals" / "mine.jsonl", 100, MB),
+    ]
+    assert swept(home, keep_mb=1).removed == []
+    assert all(path.exists() for path in kept)
+    assert rows(home)["in all"]["bytes"] == 0
+
+
+def test_packets_set_aside_go_by_age(home: Path) -> None:
+    intercept = home / "intercept"
+    aside = set_aside(write(intercept / "history.db", 9), lambda: 0.0)
+    write(intercept / f"{aside}-wal", 9)
+    aged(intercept / aside, 9)
     swept(home)
     assert names(intercept) == set()
-    assert names(exports) == {"new.html"}
+
+
+def test_backups_that_somebody_asked_for_and_the_audit_log_stay(home: Path) -> None:
+    audit = write(home / "intercept" / "audit.jsonl", 100, 2 * MB)
+    export = write_file(private_folder(str(home), {}, "data", "bookmarks/exports"), "html", "x")
+    aged(export, 100)
+    assert swept(home, keep_mb=1).removed == []
+    assert audit.exists()
+    assert export.exists()
+    found = rows(home)
+    assert found["bookmark exports"]["entries"] == found["intercept audit"]["entries"] == 1
+    assert found["in all"]["bytes"] == 2 * MB + 1, "they count"
+
+
+def test_a_mark_is_not_lost_to_a_look_at_the_same_time(home: Path) -> None:
+    folder = session(home, "living", 9)
+    looking = ExitStack()
+    assert looking.enter_context(taken(folder))
+    over = threading.Timer(0.1, looking.close)
+    over.start()
+    with held(folder):
+        over.join()
+        assert swept(home).removed == []
+        assert is_locked(folder)
+
+
+def test_a_hub_that_starts_is_refused_by_no_sweep_or_status(home: Path) -> None:
+    files = hub_files(str(home), os.environ, "1.0")
+    write(files.log, 1)
+    files.lock.touch()
+    probed = []
+
+    def watch(path: Path, **_: object) -> Any:
+        probed.append(path)
+        return taken(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pilothouse.state_sweep.taken", watch)
+        swept(home)
+        rows(home)
+        assert probed == []
+        aged(files.log, 9)
+        swept(home)
+    assert probed == [files.lock]
+
+
+@pytest.mark.parametrize("what", ["written", "held"])
+def test_what_is_used_after_it_was_looked_at_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Others are removed before, which takes its time."""
+    for name, days in (("first", 10), ("next", 9), ("third", 8)):
+        session(home, name, days)
+    used = home / "sessions" / id_of("next")
+    with ExitStack() as stack:
+
+        def use(name: str, **how: Any) -> None:
+            if name == id_of("first"):
+                if what == "written":
+                    (used / "app.combined.log").write_bytes(b"more")
+                else:
+                    stack.enter_context(held(used))
+            rmtree(name, **how)
+
+        monkeypatch.setattr("pilothouse.state_sweep.shutil.rmtree", use)
+        report = swept(home)
+    assert removed(report) == ["first", "third"]
+    assert sessions(home) == {"next"}
+    assert why_swept(Settings(home=str(home)), os.environ, id_of("next")) == ""
+
+
+def test_nobody_can_mark_what_is_being_removed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = session(home, "old", 9)
+    locked = []
+
+    def watch(name: str, **how: Any) -> None:
+        locked.append(is_locked(folder))
+        rmtree(name, **how)
+
+    monkeypatch.setattr("pilothouse.state_sweep.shutil.rmtree", watch)
+    assert removed(swept(home)) == ["old"]
+    assert locked == [True]
+
+
+def test_what_could_not_go_costs_others_their_place(home: Path) -> None:
+    for name, days in (("living", 3), ("b", 2), ("c", 1)):
+        session(home, name, days, MB)
+    with held(home / "sessions" / id_of("living")):
+        assert removed(swept(home, keep_mb=2)) == ["b"]
+    assert sessions(home) == {"living", "c"}
+
+
+def test_a_time_to_come_keeps_nothing_for_ever(home: Path) -> None:
+    folder = session(home, "future", 9)
+    os.utime(folder / "app.combined.log", (NOW + 1000 * DAY_S,) * 2)
+    assert swept(home).removed == [], "it was given that time just now"
+    settings = Settings(home=str(home))
+    assert removed(sweep(settings, os.environ, lambda: NOW + 8 * DAY_S)) == ["future"]
+
+
+def test_a_sweep_that_is_over_goes_on_with_no_other_entry(home: Path) -> None:
+    for name in ("a", "b", "c"):
+        session(home, name, 9)
+    asked = iter([False] * 4 + [True] * 9)  # three are found, and one is removed
+    report = sweep(Settings(home=str(home)), os.environ, clock, lambda: next(asked))
+    assert len(report.removed) == 1
+    assert len(sessions(home)) == 2
+
+
+def test_where_it_cannot_be_told_what_is_in_use_nothing_goes_and_that_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system without such locks."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    for name in ("a", "b"):
+        session(home, name, 9)
+    monkeypatch.setattr("pilothouse.held_folders.fcntl.flock", refuse)
+    with held(home / "sessions" / id_of("a")):
+        report = swept(home)
+    assert report.failed == ["sessions: it cannot be told what is in use: No locks available"]
+    assert sessions(home) == {"a", "b"}
 
 
 def test_packets_go_whole_when_nobody_wrote_any_for_so_long(home: Path) -> None:
@@ -185,7 +339,7 @@ def test_more_packets_than_half_of_all_do_not_cost_all_else(home: Path) -> None:
     write(home / "intercept" / "history.db", 1, 10 * MB)
     session(home, "a", 3, MB)
     session(home, "b", 2, MB)
-    assert [one.kept.name for one in swept(home, keep_mb=2).removed] == ["a"]
+    assert removed(swept(home, keep_mb=2)) == ["a"]
 
 
 def test_the_log_of_a_hub_that_runs_stays_and_those_of_others_go(home: Path) -> None:
@@ -213,7 +367,7 @@ def wrapped(home: Path) -> Iterator[tuple[Path, Path]]:
     """The folder of a wrapped server that has ended, and that of its logs."""
     logs = Path(tempfile.mkdtemp(prefix=WRAP_FOLDER))
     write(logs / "server.combined.log", 9, 1000)
-    folder = home / "wrap" / "0a1b"
+    folder = home / "wrap" / "0123456789abcdef0123"
     last = {"message": "It was shut down.", "logs": {}, "folder": str(logs)}
     write(folder / "last.json", 9).write_text(json.dumps(last))
     aged(folder / "last.json", 9)
@@ -271,18 +425,18 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(
 ) -> None:
     session(home, "stuck", 9)
     session(home, "old", 8)
-    from shutil import rmtree
 
     def remove(name: str, **how: Any) -> None:
-        if name == "stuck":
+        if name == id_of("stuck"):
             raise PermissionError(13, "Permission denied", name)
         rmtree(name, **how)
 
     monkeypatch.setattr("pilothouse.state_sweep.shutil.rmtree", remove)
     report = swept(home)
-    assert report.failed == ["sessions stuck: Permission denied"]
-    assert [one.kept.name for one in report.removed] == ["old"]
+    assert report.failed == [f"sessions {id_of('stuck')}: Permission denied"]
+    assert removed(report) == ["old"]
     assert report.facts()["removed"] == 1
+    assert why_swept(Settings(home=str(home)), os.environ, id_of("stuck")) == ""
 
 
 def test_a_home_that_is_not_there_has_nothing_to_sweep(tmp_path: Path) -> None:
@@ -327,11 +481,11 @@ def test_the_store_of_another_is_no_place_of_ours(home: Path) -> None:
 def test_the_places_are_those_that_the_folders_give(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "s")}
     settings = Settings()
-    folder = folder_for("", environ, "state", "sessions") / "old"
+    folder = folder_for("", environ, "state", "sessions") / id_of("old")
     write(folder / "app.stdout.log", 9)
-    sweep(settings, environ, NOW)
+    sweep(settings, environ, clock)
     assert not folder.exists()
-    assert why_swept(settings, environ, "old")
+    assert why_swept(settings, environ, id_of("old"))
 
 
 def test_a_home_whose_state_was_swept_is_still_known_as_one(home: Path) -> None:

@@ -110,7 +110,7 @@ class Settings:
     browser: str = _setting("", "Chrome, Chromium or Edge to start", "PILOTHOUSE_BROWSER")
     keep_days: int = _setting(
         7,
-        "Files of sessions, exports, packets and logs are removed at this age; 0 keeps them",
+        "Files of sessions, packets and logs are removed at this age; 0 keeps them",
         "PILOTHOUSE_KEEP_DAYS",
         unit="days",
         least=0,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.e2e.log_file import older_name, place_of
+from pilothouse.e2e.log_file import older_name, older_places
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 
 if TYPE_CHECKING:
@@ -104,11 +104,18 @@ def sizes(paths: Iterable[Path]) -> dict[str, int]:
     for path in paths:
         with suppress(OSError, ValueError):
             size = path.stat().st_size
-            places = [place_of(path.name, name) for name in os.listdir(path.parent)]
-            if (older := max((one for one in places if one is not None), default=None)) is not None:
-                size += older + path.with_name(older_name(path.name, older)).stat().st_size
+            if older := _older_in(path):
+                size += older[-1] + path.with_name(older_name(path.name, older[-1])).stat().st_size
             found[str(path)] = size
     return found
+
+
+def _older_in(path: Path) -> list[int]:
+    here = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return older_places(path.name, here)
+    finally:
+        os.close(here)
 
 
 def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
@@ -221,7 +228,7 @@ def _open_log(path: Path, here: int, stack: ExitStack) -> _Log:
     """Raises OSError, LogReadFailed."""
     for left in reversed(range(TRIES)):
         with ExitStack() as trying:
-            older = _older_places(path.name, here)
+            older = older_places(path.name, here)
             files: list[tuple[int, int, int]] = []
             try:
                 for place in older:
@@ -232,19 +239,14 @@ def _open_log(path: Path, here: int, stack: ExitStack) -> _Log:
                     end = files[-1][1] + files[-1][2] if files else 0
                     files.append((file[0], end, file[1]))
             except FileNotFoundError:
-                if not left or older == _older_places(path.name, here):
+                if not left or older == older_places(path.name, here):
                     raise
                 continue
             # Else it went on in another file while we opened these.
-            if not left or older == _older_places(path.name, here):
+            if not left or older == older_places(path.name, here):
                 stack.enter_context(trying.pop_all())
                 return _Log(files)
     raise AssertionError("the last try returns or raises")
-
-
-def _older_places(name: str, here: int) -> list[int]:
-    places = (place_of(name, found) for found in os.listdir(here))
-    return sorted(place for place in places if place is not None)
 
 
 def _open_file(path: Path, name: str, here: int, stack: ExitStack) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from pilothouse.e2e.log_file import CHUNK, LogFile
+from pilothouse.e2e.log_file import CHUNK, KINDS, LogFile
 from pilothouse.e2e.logs import without_escapes
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 
@@ -93,7 +93,7 @@ class Output:
         self._files: dict[str, LogFile] = {}
         self._appended = 0
         self.folder = folder
-        paths = {kind: folder / f"{stem}.{kind}.log" for kind in ("stdout", "stderr", "combined")}
+        paths = {kind: folder / f"{stem}.{kind}.log" for kind in KINDS}
         try:
             for kind, path in paths.items():
                 self._files[kind] = LogFile(path, most_bytes)

@@ -35,6 +35,22 @@ class AuditFile:
                 found.append((float(told["at"]), str(told["message"])))
         return found
 
+    def last(self, begin: str) -> str:
+        """Return the rest of the newest message that begins so; empty without one."""
+        try:
+            lines = self._path.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        mark = json.dumps(begin)[1:-1]
+        for line in reversed(lines):
+            if mark not in line:  # as it costs a hundredth of reading JSON
+                continue
+            with suppress(ValueError, TypeError, KeyError):
+                message = str(json.loads(line)["message"])
+                if message.startswith(begin):
+                    return message.removeprefix(begin)
+        return ""
+
     def add(self, at: float, message: str) -> None:
         with suppress(OSError):
             if self._lines >= 2 * KEPT:

@@ -118,7 +118,7 @@ def test_a_sweep_leaves_a_server_that_runs_and_takes_one_that_has_ended(
     def swept() -> None:
         for path in (*folder.iterdir(), folder):
             os.utime(path, (0, 0))
-        sweep(Settings(home=str(tmp_path / "home")), os.environ, time.time())
+        sweep(Settings(home=str(tmp_path / "home")), os.environ, time.time)
 
     wrapped("--start")
     (folder,) = (tmp_path / "home" / "wrap").iterdir()

@@ -16,6 +16,7 @@ from tests.support.agent import Agent
 from tests.support.driving import Driver
 from tests.support.http_agent import HttpAgent
 from tests.support.servers import PRODUCT, http_server
+from tests.support.session_ids import id_of, name_of
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def aged(folder: Path, days: float) -> None:
 
 
 def session(home: Path, name: str, days: float, size: int = 100) -> Path:
-    folder = home / "sessions" / name
+    folder = home / "sessions" / id_of(name)
     folder.mkdir(parents=True)
     home.chmod(0o700)
     folder.parent.chmod(0o700)
@@ -44,7 +45,7 @@ def session(home: Path, name: str, days: float, size: int = 100) -> Path:
 
 
 def names(home: Path) -> set[str]:
-    return {path.name for path in (home / "sessions").iterdir()}
+    return {name_of(path.name) for path in (home / "sessions").iterdir()}
 
 
 def sweeps(log: str) -> list[dict[str, Any]]:
@@ -82,9 +83,13 @@ def test_a_hub_sweeps_by_age_and_size_and_status_tells_what_is_left(tmp_path: Pa
 
 def test_a_process_of_its_own_sweeps_too(tmp_path: Path) -> None:
     session(tmp_path, "old", 8)
+    recordings = tmp_path / "sessions" / "my-recordings"
+    recordings.mkdir()
+    aged(recordings, 100)
     with Agent(env={"PILOTHOUSE_HOME": str(tmp_path)}) as agent:
         agent.call("status")
-        wait_until(lambda: names(tmp_path) == set())
+        wait_until(lambda: '"swept"' in agent.log())
+        assert list((tmp_path / "sessions").iterdir()) == [recordings], "it is the user's own"
 
 
 @pytest.mark.browser
@@ -133,14 +138,13 @@ def test_what_cannot_be_swept_is_logged_and_harms_nothing(tmp_path: Path) -> Non
     elsewhere.mkdir()
     (elsewhere / "precious").write_text("of the user")
     aged(elsewhere, 100)
-    (home / "bookmarks").mkdir()
-    (home / "bookmarks" / "exports").symlink_to(elsewhere)
+    (home / "wrap").symlink_to(elsewhere)
     with Agent(env={"PILOTHOUSE_HOME": str(home)}) as agent:
         wait_until(lambda: "not_swept" in agent.log())
         assert names(home) == set(), "the rest is swept"
         agent.call("status")
         told = {line["event"]: line for line in sweeps(agent.log())}
     assert told["not_swept"]["level"] == "warn"
-    assert "bookmark exports" in told["not_swept"]["details"]["what"]
+    assert "wrapped servers" in told["not_swept"]["details"]["what"]
     assert told["swept"]["details"]["kinds"] == {"sessions": 1}
     assert (elsewhere / "precious").exists()

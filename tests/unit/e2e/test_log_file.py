@@ -8,8 +8,10 @@ import signal
 import threading
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,11 +19,10 @@ from hypothesis import strategies as st
 from pilothouse.e2e import logs
 from pilothouse.e2e.log_file import LEAST_BYTES, LogFile, older_name, place_of
 from pilothouse.e2e.logs import Onward, onward, since, sizes, tail
-from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
+from pilothouse.e2e.model import LogFileNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HALF = LEAST_BYTES // 2
 LINE = b"line %07d of a server that has a great deal to say of itself\n"
@@ -235,7 +236,7 @@ def test_no_trick_with_an_older_half_reads_from_outside(
     tmp_path: Path, path: Path, trick: str
 ) -> None:
     inside = tmp_path / "inside"
-    inside.mkdir()
+    inside.mkdir(mode=0o700)
     secret = tmp_path / "secret"
     secret.write_text("the secret of another folder\n")
     (inside / path.name).write_text("own\n")
@@ -246,8 +247,41 @@ def test_no_trick_with_an_older_half_reads_from_outside(
         older.hardlink_to(secret)
     else:
         older.mkdir()
-    with pytest.raises(LogReadFailed):
-        tail(inside / path.name, 10, within=(inside,))
+    found = tail(inside / path.name, 10, within=(inside,))
+    assert (found.text, found.size) == ("own", 4), "it neither reads nor refuses for it"
+    assert sizes([inside / path.name]) == {str(inside / path.name): 4}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [(0o777 | 0o1000, "app.stdout.log"), (0o755, "x.stdout.log"), (0o700, "x.log")],
+)
+def test_what_lies_beside_a_log_of_another_is_no_older_half_of_it(
+    tmp_path: Path, mode: int, name: str
+) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    (folder / name).write_text("own\n")
+    (folder / older_name(name, 10**17)).write_text("put there by somebody\n")
+    found = tail(folder / name, 10, within=(folder,))
+    assert (found.text, found.size, found.start) == ("own", 4, 0)
+    assert sizes([folder / name]) == {str(folder / name): 4}
+
+
+def test_only_folders_for_us_alone_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each step the sizes of foreign logs are asked for, and /tmp may hold a great deal."""
+    tmp_path.chmod(0o755)
+    path = tmp_path / "app.stdout.log"
+    path.write_text("own\n")
+
+    def refuse(*_: object) -> list[str]:
+        raise OSError("it is listed")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert sizes([path]) == {str(path): 4}
 
 
 def test_a_log_that_is_not_there_is_told_so(path: Path) -> None:
@@ -307,6 +341,61 @@ def test_a_log_that_gets_no_new_file_does_not_grow_for_that(path: Path) -> None:
     torn = sum(not one.endswith(b"itself\n") for one, two in pairwise(lines) if two in gaps)
     assert told - torn + sum(int(gap.split()[1]) for gap in gaps) == (5 * MANY + 110) * WIDTH
     assert numbers(lines[-1].decode()) == [5 * MANY + 109]
+
+
+@pytest.mark.parametrize("refused", ["app.stdout.log", ".app.stdout.log.new"])
+def test_a_log_that_cannot_be_renamed_stays_below_its_size_and_goes_on_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name == refused:
+            raise PermissionError(13, "Permission denied", str(self))
+        return rename(self, target)
+
+    with log_at(path) as log:
+        write(log, 0, 100)
+        before = psutil.Process().num_fds()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", fail)
+            write(log, 100, 5 * MANY)
+        assert psutil.Process().num_fds() == before
+        assert [one.name for one in path.parent.iterdir()] == [path.name]
+        assert on_disk(path) <= LEAST_BYTES
+        write(log, 5 * MANY + 100, 10)
+        assert numbers(tail(path, 10, within=(path.parent,)).text)[-1] == 5 * MANY + 109
+        assert on_disk(path) <= LEAST_BYTES
+    assert b" bytes are missing here: Permission denied" in path.read_bytes()
+
+
+def test_a_full_disk_costs_no_descriptors(path: Path) -> None:
+    with log_at(path) as log:
+        write(log, 0, 5_000)
+        before = psutil.Process().num_fds()
+        with most_file_bytes(path.stat().st_size):
+            for _ in range(3):
+                log.write(LINE % 0 * 2_000)
+        assert psutil.Process().num_fds() == before
+
+
+def test_an_older_half_that_cannot_be_removed_is_removed_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def fail(self: Path, missing_ok: bool = False) -> None:
+        if ".from-" in self.name:
+            raise PermissionError(13, "Permission denied", str(self))
+        unlink(self, missing_ok)
+
+    with log_at(path) as log:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", fail)
+            write(log, 0, 10 * MANY)
+        assert on_disk(path) <= LEAST_BYTES + HALF
+        write(log, 10 * MANY, MANY)
+        assert on_disk(path) <= LEAST_BYTES
 
 
 def test_a_log_that_somebody_removed_goes_on(path: Path) -> None:

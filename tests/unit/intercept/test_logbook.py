@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -145,3 +146,26 @@ def test_a_full_disk_costs_no_change(tmp_path: Path) -> None:
     book = Logbook(lambda: 0.0, AuditFile(tmp_path / "missing" / "audit.jsonl"))
     book.audit("REST", "packet 1 sent again")
     assert messages(book) == ["packet 1 sent again (by REST)"]
+
+
+def test_the_newest_message_that_begins_so_is_found_without_reading_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = AuditFile(tmp_path / "audit.jsonl")
+    for at, message in enumerate(('b "1": old', 'b "1": new', 'a: says b "1": not', "c: x")):
+        file.add(at, message)
+    with (tmp_path / "audit.jsonl").open("a") as torn:
+        torn.write('{"at": 9, "message": "b \\"1\\": cut')
+    loads = json.loads
+    read: list[str] = []
+
+    def watch(line: str) -> Any:
+        read.append(line)
+        return loads(line)
+
+    monkeypatch.setattr("pilothouse.intercept.audit_file.json.loads", watch)
+    assert file.last('b "1": ') == "new"
+    assert len(read) == 3
+    assert file.last("d: ") == ""
+    assert len(read) == 3
+    assert AuditFile(tmp_path / "none").last("b") == ""
