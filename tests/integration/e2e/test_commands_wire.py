@@ -456,6 +456,9 @@ def test_a_listed_command_that_became_another_does_not_run_again() -> None:
             assert "everybody can write" in fault["message"]
             page = strict.call("navigate", sessionId=session["sessionId"], url="/")
             assert page["status"] == 200
+            status = strict.status(session)
+            assert (status["status"], status["healthy"]) == ("unhealthy", False)
+            assert "everybody can write" in status["services"][0]["message"]
             assert strict.end(session)["success"]
             assert (case.calls(), other.calls()) == (["--start"], [])
             assert not (case.folder / "ran").exists()
