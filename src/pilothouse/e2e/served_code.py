@@ -96,7 +96,9 @@ def check_server(name: str, rest: Sequence[str], place: Place) -> None:
     """
     known = known_name(name) or name
     sources, operands = _sources(known, rest)
-    for word in rest[:1] if known in _FIRST_WORD_COUNTS else operands:
+    # What an option is given is known of servers alone.
+    words = rest[:1] if known in _FIRST_WORD_COUNTS else operands if known in FILES else rest
+    for word in words:
         if word.lower() in CONSOLES.get(known, "").split():
             raise Unfit(f"{known} {word} takes code")
     if known in TOOLS:

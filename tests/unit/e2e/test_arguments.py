@@ -220,7 +220,8 @@ REFUSED = """
     php artisan --env local tinker --execute=1 | php artisan tink --execute=1 | php artisan Tinker
     rails --trace runner 1 | flask --app subprocess:getoutput('id') run | flask --app app shell
     gunicorn os:system('id') | streamlit run https://host.test/x.py | django-admin shell -c 1
-    uvicorn --factory pip:main
+    uvicorn --factory pip:main | python3 -m flask --app calendar:f('x') run | uvicorn runpy:x
+    python3 -m flask --app ./calendar.py:f('x') run | rails -p console
 """
 
 
