@@ -77,6 +77,7 @@ class ContractServer:
         )
         self._watch = asyncio.ensure_future(self._until_gone(child))
         self.last_seen: ServerState = "running"
+        self.not_asked = ""
 
     @property
     def info(self) -> ServerInfo:
@@ -136,6 +137,7 @@ class ContractServer:
             went = (await self._command.shutdown()).status != "force_stopped"
         except CommandFailed as error:
             failed = error
+            self.not_asked = str(error.cause.get("reason", ""))
         for child in (self._child, *self._earlier):
             went = await child.stop(grace) and went
         if failed is not None and self._info.status == "already_running":
