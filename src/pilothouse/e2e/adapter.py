@@ -311,6 +311,8 @@ class Sessions:
             return Stopped(left=f"{url} ran before the session and was left running")
         if await server.stop(GRACE_S):
             return Stopped()
+        if why := server.not_asked:
+            return Stopped(forced=f"{url} was ended by force: its command may not run: {why}")
         return Stopped(forced=f"{url} did not stop when asked and was ended by force")
 
     async def end(

@@ -9,7 +9,6 @@ every program that others cannot have written, production allows none.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from pilothouse.e2e.program_file import (
     refusal,
 )
 from pilothouse.e2e.runners import plain_name
+from pilothouse.e2e.served_code import check_app
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,8 +141,10 @@ def _check_variable(name: str, value: str, place: Place) -> None:
         reason = "it can make a program run other code"
     elif name.upper() in _SOURCES:
         try:
-            for piece in filter(None, re.split(r"[:(]", value)):
-                place.check_inside(piece)
+            if name.upper() == "FLASK_APP":
+                check_app(value, place)
+            else:
+                place.check_inside(value)
         except Unfit as unfit:
             reason, hint, setting = str(unfit), unfit.hint, unfit.setting
     if reason:

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING
 
 from pilothouse.e2e.frameworks import MODULES, known_name, serves
 from pilothouse.e2e.own_code import Unfit, is_installed
-from pilothouse.e2e.runners import (
-    ADDRESSES,
-    CONSOLES,
-    LAUNCHERS,
-    MAKE,
-    PACKAGE,
-    RUNNERS,
-    SOURCE_OPERANDS,
-    SOURCES,
-    plain_name,
-)
+from pilothouse.e2e.runners import LAUNCHERS, MAKE, PACKAGE, RUNNERS, plain_name
+from pilothouse.e2e.served_code import check_configs, check_server, no_module, subcommand_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +25,6 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r".*://|(data|file|node|npm|jsr|https?|blob):", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_SEPARATOR = re.compile(r"[,:#]")
 
 
 def check_arguments(name: str, args: Sequence[str], place: Place) -> None:
@@ -48,8 +38,11 @@ def check_arguments(name: str, args: Sequence[str], place: Place) -> None:
         raise Unfit(f"{name} runs any other code")
     runner = RUNNERS.get(name)
     if runner is None:
+        check_server(name, args, place)
         return
     words = list(args)
+    if runner.hands_on:
+        check_configs(words, place)
     if runner.letters:
         _check_python(name, runner, words, place)
         return
@@ -90,15 +83,16 @@ def _without_options(name: str, runner: Runner, words: list[str]) -> list[str]:
     for word in own:
         if word.startswith("-") and not _known(word, runner.flags):
             raise Unfit(f"{name} takes no {word} here")
-        if runner is MAKE and "=" in word:
-            raise Unfit(f"{name} takes no variables here")
+    # It takes a variable from behind `--` as well.
+    if runner is MAKE and any("=" in word for word in words):
+        raise Unfit(f"{name} takes no variables here")
     return [word for word in words if not word.startswith("-")]
 
 
 def _take_options(name: str, runner: Runner, words: list[str], place: Place) -> set[str]:
     """Take the known options off the front and return them."""
     taken = set()
-    while words and words[0].startswith("-"):
+    while words and words[0].startswith(tuple(runner.signs)):
         option = words.pop(0)
         taken.add(option)
         if option in runner.valued.split():
@@ -144,13 +138,14 @@ def _check_module(
 ) -> None:
     if looks_here and place.has_module(module):
         return
-    if module not in MODULES or not serves(module, _subcommand(module, rest)):
-        word = _subcommand(module, rest) if module in MODULES else ""
-        raise Unfit(
-            f"{name} -m {f'{module} {word}'.rstrip()} is neither a module in this session's folders"
-            f" nor one that serves an app ({', '.join(sorted(MODULES))})"
+    if module not in MODULES or not serves(module, subcommand_of(module, rest)):
+        word = subcommand_of(module, rest) if module in MODULES else ""
+        reason = (
+            f"{name} -m {f'{module} {word}'.rstrip()} is neither a module in the folder in which"
+            f" it runs ({place.cwd}) nor one that serves an app ({', '.join(sorted(MODULES))})"
         )
-    _check_server(module, rest, place)
+        raise no_module(reason, module, place) if looks_here else Unfit(reason)
+    check_server(module, rest, place)
 
 
 # What is run
@@ -174,19 +169,19 @@ def _check_script(
         _check_installed(script, path, rest, place)
         return
     for one in _names(path):
-        _check_named(one, rest, place)
-    _check_server(path.name, rest, place)
+        _check_tool(one, rest, place)
+    check_server(path.name, rest, place)
 
 
 def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place) -> None:
     real = Path(os.path.realpath(path))
     module = known_name((real.parent if real.stem == "__main__" else real).name)
-    if module not in MODULES or not serves(module, _subcommand(module, rest)):
+    if module not in MODULES or not serves(module, subcommand_of(module, rest)):
         raise Unfit(
             f"{script} belongs to an installed package, which is not this session's own, and is"
             f" none that serves an app ({', '.join(sorted(MODULES))})"
         )
-    _check_server(module, rest, place)
+    check_server(module, rest, place)
 
 
 def _check_package(package: str, rest: Sequence[str], place: Place) -> None:
@@ -194,7 +189,7 @@ def _check_package(package: str, rest: Sequence[str], place: Place) -> None:
         raise Unfit(f"{package} is not the name of a package")
     if os.path.isfile(place.cwd / package):
         place.check_script(package)
-    _check_named(package if package.startswith("@") else package.partition("@")[0], rest, place)
+    _check_tool(package if package.startswith("@") else package.partition("@")[0], rest, place)
 
 
 def _check_program(name: str, runner: Runner, what: str, rest: Sequence[str], place: Place) -> None:
@@ -213,12 +208,13 @@ def _check_program(name: str, runner: Runner, what: str, rest: Sequence[str], pl
         and place.on_search_path(what)
     ):
         raise Unfit(f"{name} would run {what} from PATH, which is not the project's own")
-    _check_named(file.partition("@")[0] or file, rest, place)
+    check_arguments(plain_name(file.partition("@")[0] or file), rest, place)
 
 
-def _check_named(name: str, rest: Sequence[str], place: Place) -> None:
+def _check_tool(name: str, rest: Sequence[str], place: Place) -> None:
+    """Check what a package of npm is told: it may be a program that is known."""
     check_arguments(plain_name(name), rest, place)
-    _check_server(name, rest, place)
+    check_configs(rest, place)
 
 
 def _is_bare(word: str, place: Place) -> bool:
@@ -232,69 +228,6 @@ def _names(path: Path) -> set[str]:
     for one in (path, Path(os.path.realpath(path))):
         if "node_modules" in one.parts:
             below = one.parts[len(one.parts) - one.parts[::-1].index("node_modules") :]
-            found |= {one.name, *below[:1]}
+            scoped = below[:1] and below[0].startswith("@")
+            found |= {one.name, "/".join(below[: 2 if scoped else 1])}
     return found
-
-
-# Servers
-
-
-def _check_server(name: str, rest: Sequence[str], place: Place) -> None:
-    """Check what a server of the framework table is told to load."""
-    known = known_name(name) or name
-    subcommand = _subcommand(known, rest)
-    if subcommand in CONSOLES.get(known, "").split():
-        raise Unfit(f"{known} {subcommand} takes code")
-    if known not in SOURCES:
-        return
-    options, operands = _sources(known, rest)
-    sources = [*options, *(("", word) for word in operands if known in SOURCE_OPERANDS)]
-    # gunicorn goes into this folder first, or later.
-    bases = [place.cwd, *(place.cwd / word for option, word in options if _goes_into(option))]
-    for option, source in sources:
-        # As in --config file:conf.py, --app shop/app.py:app and --pythonpath one,two.
-        for piece in filter(None, _SEPARATOR.split(source)):
-            for base in bases[:1] if _goes_into(option) else bases:
-                place.check_inside(piece, base)
-
-
-def _goes_into(option: str) -> bool:
-    return option.startswith("--ch")
-
-
-def _subcommand(known: str, words: Sequence[str]) -> str:
-    _, operands = _sources(known, words)
-    return operands[0] if operands else ""
-
-
-def _sources(known: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the options that name code with what they are given, and the operands."""
-    options = SOURCES.get(known, "").split()
-    sources: list[tuple[str, str]] = []
-    operands: list[str] = []
-    waiting = ""
-    for word in words:
-        if waiting:
-            if waiting not in ADDRESSES:
-                sources.append((waiting, word))
-            waiting = ""
-        elif not word.startswith("-"):
-            operands.append(word)
-        else:
-            flag, equals, value = word.partition("=")
-            if flag in ADDRESSES:
-                waiting = "" if equals else flag
-            elif word.startswith("--"):
-                # Most take the beginning of an option for the whole.
-                if len(flag) > 2 and any(option.startswith(flag) for option in options):
-                    if equals:
-                        sources.append((flag, value))
-                    else:
-                        waiting = flag
-            elif letters := [option[1] for option in options if option[1] in word[1:]]:
-                at = min(word.index(letter, 1) for letter in letters)
-                if attached := word[at + 1 :].removeprefix("="):
-                    sources.append((word[at], attached))
-                else:
-                    waiting = word
-    return sources, operands

@@ -57,6 +57,12 @@ class CommandFailed(Exception):
         self.cause = cause
         self.logs = logs
 
+    @property
+    def reason(self) -> str:
+        """Its type, and why where that is known: such as that it may not run any more."""
+        why = self.cause.get("reason")
+        return f"{self.cause['type']}: {why}" if why else str(self.cause["type"])
+
 
 @dataclass(frozen=True, slots=True)
 class ContractCommand:

@@ -77,6 +77,7 @@ class ContractServer:
         )
         self._watch = asyncio.ensure_future(self._until_gone(child))
         self.last_seen: ServerState = "running"
+        self.not_asked = ""
 
     @property
     def info(self) -> ServerInfo:
@@ -91,9 +92,10 @@ class ContractServer:
     async def health(self) -> ServerHealth:
         try:
             said = await self._command.status()
-        except CommandFailed:
+        except CommandFailed as failed:
             self.last_seen = "unhealthy"
-            return ServerHealth("unhealthy", self._info.url, healthy=False)
+            why = f"--status failed ({failed.reason})"
+            return ServerHealth("unhealthy", self._info.url, healthy=False, message=why)
         self.last_seen = said.status
         uptime = said.uptime
         return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
@@ -135,11 +137,12 @@ class ContractServer:
             went = (await self._command.shutdown()).status != "force_stopped"
         except CommandFailed as error:
             failed = error
+            self.not_asked = str(error.cause.get("reason", ""))
         for child in (self._child, *self._earlier):
             went = await child.stop(grace) and went
         if failed is not None and self._info.status == "already_running":
             raise ShutdownFailed(
-                f"--shutdown failed ({failed.cause['type']})",
+                f"--shutdown failed ({failed.reason})",
                 hint=f"stop it yourself: pid {self._info.pid}",
                 reason=str(failed.cause["type"]),
                 cause=failed.cause,

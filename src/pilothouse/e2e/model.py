@@ -51,6 +51,8 @@ class ServerHealth:
     healthy: bool | None = None
     exit_code: int | None = None
     """Of a server that has ended by itself."""
+    message: str = ""
+    """Why nobody knows how it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,8 +114,10 @@ class Place:
                 raise Unfit(f"{given} is not a file")
         return path
 
-    def has_module(self, dotted: str) -> bool:
+    def has_module(self, dotted: str, base: Path | None = None, *, first: bool = True) -> bool:
         """Tell whether `python -m` takes a module from the folder in which it runs.
+
+        Or from `base` instead, which Python may have only after its packages, if not `first`.
 
         Raises:
             Unfit: not the name of a module.
@@ -124,13 +126,14 @@ class Place:
         top, *inner = dotted.split(".")
         if not all(part.isidentifier() for part in (top, *inner)):
             raise Unfit(f"{dotted!r} is not the name of a module")
-        regular, there = self._import(self.cwd, top)
-        if not there or is_installed(self.cwd):
+        base = base or self.cwd
+        regular, there = self._import(base, top)
+        if not there or is_installed(base):
             return False
         # A folder without __init__.py comes after every package of that name.
-        if top in _LOADED_BEFORE or (not regular and self._is_installed_too(top)):
+        if top in _LOADED_BEFORE or (not (regular and first) and self._is_installed_too(top)):
             return False
-        folder = self.cwd / top
+        folder = base / top
         for part in inner:
             more, there = self._import(folder, part)
             regular = regular or more
@@ -196,28 +199,31 @@ def _instead_of(path: Path) -> Iterator[Path]:
     name, folder = ("index", path) if os.path.isdir(path) else (path.name, path.parent)
     if os.path.isfile(path):
         return
-    try:
-        inside = sorted(folder.iterdir())
-    except OSError:
-        return
-    for entry in inside:
+    for entry in _entries(folder, name):
         if entry.suffix in _LEFT_OUT and entry.name == name + entry.suffix:
             yield entry
-        elif folder == path and entry.name.startswith("__main__."):
-            yield entry
+    if folder == path:
+        yield from _entries(folder, "__main__")
 
 
 def _modules(folder: Path, name: str) -> Iterator[Path]:
     """Yield what Python would take for a module: files, or a folder with its __init__ if any."""
-    try:
-        inside = sorted(folder.iterdir())
-    except OSError:
-        return
-    for entry in inside:
+    for entry in _entries(folder, name):
         if entry.name == name and entry.is_dir():
             yield entry
             yield from _modules(entry, "__init__")
-        elif entry.name in (f"{name}.py", f"{name}.pyc"):
+        elif entry.name in (f"{name}.py", f"{name}.pyc") or (
+            entry.name != name and entry.suffix in _COMPILED
+        ):
             yield entry
-        elif entry.name.startswith(f"{name}.") and entry.suffix in _COMPILED:
-            yield entry
+
+
+def _entries(folder: Path, name: str) -> list[Path]:
+    """Return what a folder has of this name, with any suffix, in order."""
+    try:
+        with os.scandir(folder) as entries:
+            # Of thousands, in some folders.
+            found = [one.name for one in entries if f"{one.name}.".startswith(f"{name}.")]
+    except OSError:
+        return []
+    return [folder / one for one in sorted(found)]

@@ -32,6 +32,10 @@ class Server(Protocol):
     def last_seen(self) -> ServerState:
         """How it was when it was last asked; whoever only looks on does not ask it."""
 
+    @property
+    def not_asked(self) -> str:
+        """Why its own command could not be asked to stop it, empty otherwise."""
+
     async def health(self) -> ServerHealth: ...
 
     async def restart(self) -> ServerInfo: ...

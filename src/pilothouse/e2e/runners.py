@@ -16,6 +16,8 @@ class Runner:
 
     flags: str = ""
     """Options that stand alone; one ending in * stands for all that begin so."""
+    signs: str = "-"
+    """What an option begins with."""
     letters: str = ""
     """Options of one letter, which may stand in one word: Python's own way."""
     valued: str = ""
@@ -39,12 +41,16 @@ class Runner:
     of a package; or what the project calls so."""
     uses_path: bool = False
     """It finds what it runs on PATH, too."""
+    hands_on: bool = False
+    """What it is given reaches a script of the project, and by it a tool."""
     options_anywhere: bool = False
     """Its options are taken from between and after the operands as well, up to `--`."""
 
 
 SHELL = Runner(
-    flags="-e -u -x -eu -ex -ux -eux -l --login --norc --noprofile --posix", uses_path=True
+    flags="-e -u -x -eu -ex -ux -eux -l --login --norc --noprofile --posix",
+    signs="-+",
+    uses_path=True,
 )
 PYTHON = Runner(letters="uBEIOPSbdqsv")
 NODE = Runner(
@@ -59,6 +65,7 @@ SCRIPTS = Runner(
     verbs="run run-script",
     scripts="start test dev serve preview build",
     operand="program",
+    hands_on=True,
 )
 MAKE = Runner(flags="-s -k -B", operand="name", options_anywhere=True)
 PLAIN = Runner()
@@ -68,7 +75,7 @@ RUNNERS = {
     **dict.fromkeys("python pypy pythonw graalpy jython micropython".split(), PYTHON),
     **dict.fromkeys(("node", "nodejs"), NODE),
     "ts-node": Runner(flags=NODE.flags),
-    "tsx": Runner(flags=NODE.flags, leads="watch"),
+    "tsx": Runner(flags=f"{NODE.flags} --clear-screen=* --no-cache", leads="watch"),
     "nodemon": Runner(
         flags="-q --quiet -V --verbose -L --legacy-watch",
         valued="-w --watch -i --ignore -e --ext -d --delay -s --signal",
@@ -84,10 +91,16 @@ RUNNERS = {
         flags="-s --silent -q --quiet --if-present",
         verbs="run run-script start test",
         operand="name",
+        hands_on=True,
         options_anywhere=True,
     ),
     "bun": Runner(
-        flags="--watch --hot", verbs="run", scripts="start dev", operand="program", uses_path=True
+        flags="--watch --hot",
+        verbs="run",
+        scripts="start dev",
+        operand="program",
+        uses_path=True,
+        hands_on=True,
     ),
     "deno": Runner(flags="-A --watch --allow-* --deny-*", verbs="run serve task", named="task"),
     "bundle": Runner(verbs="exec", operand="program", uses_path=True),
@@ -112,36 +125,6 @@ LAUNCHERS = frozenset(
 )
 """Programs whose arguments are another program, or code, by their nature: no way to use them is
 narrower than the list."""
-
-SOURCES = {
-    "django": "--pythonpath",
-    "manage.py": "--pythonpath",
-    "flask": "--app -A --env-file -e",
-    "uvicorn": "--app-dir --env-file --log-config",
-    "gunicorn": "--config -c --chdir --pythonpath --paste --paster --log-config --log-config-json",
-    "hypercorn": "--config -c --log-config",
-    "http.server": "--directory -d",
-    "fastapi": "",
-    "streamlit": "",
-}
-"""Options of servers that name code to load, or a folder to serve."""
-SOURCE_OPERANDS = frozenset({"hypercorn", "fastapi", "streamlit"})
-"""Servers whose operands may be such names, too."""
-ADDRESSES = frozenset(
-    "--root-path --host --port --bind -b --insecure-bind --quic-bind --certfile --keyfile"
-    " --ca-certs --access-logfile --error-logfile --access-log --error-log --pid -p --workers -w"
-    " --worker-class -k --forwarded-allow-ips --server.address --server.port"
-    " --server.baseUrlPath --server.headless --server.sslCertFile --server.sslKeyFile".split()
-)
-"""Options of theirs whose words are none."""
-CONSOLES = {
-    "django": "shell dbshell",
-    "manage.py": "shell dbshell",
-    "flask": "shell",
-    "rails": "runner r console c dbconsole db",
-    "artisan": "tinker",
-}
-"""Subcommands that take code."""
 
 PACKAGE = re.compile(r"(@[\w.-]+/)?[\w.-]+(@[\w.^~-]+)?")
 _VERSIONED = re.compile(r"([a-z][a-z_-]*?)[-_.]?\d")

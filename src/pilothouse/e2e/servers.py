@@ -142,6 +142,7 @@ class PlainServer:
         self._info: ServerInfo | None = None
         self._exit_code: int | None = None
         self.last_seen: ServerState = "running"
+        self.not_asked = ""
         self._watching: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._started_at = 0.0
@@ -276,6 +277,7 @@ class RunningApp:
         self.info = ServerInfo(url, port, 0, iso(clock()), logs, "already_running")
         self.exit_code: int | None = None
         self.last_seen: ServerState = "running"
+        self.not_asked = ""
 
     async def health(self) -> ServerHealth:
         """How it is now; one that does not answer is `stopped`, as far as can be told."""

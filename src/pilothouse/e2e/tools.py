@@ -327,6 +327,7 @@ async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
                     "url": server.info.url,
                     "status": health.status,
                     **({"exitCode": health.exit_code} if health.exit_code is not None else {}),
+                    **({"message": health.message} if health.message else {}),
                 }
                 for name, server, health in zip(
                     session.server_names, session.servers, healths, strict=True

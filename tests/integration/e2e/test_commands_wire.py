@@ -456,7 +456,11 @@ def test_a_listed_command_that_became_another_does_not_run_again() -> None:
             assert "everybody can write" in fault["message"]
             page = strict.call("navigate", sessionId=session["sessionId"], url="/")
             assert page["status"] == 200
-            assert strict.end(session)["success"]
+            status = strict.status(session)
+            assert (status["status"], status["healthy"]) == ("unhealthy", False)
+            assert "everybody can write" in status["services"][0]["message"]
+            (forced,) = strict.end(session)["forced"]
+            assert "everybody can write" in forced
             assert (case.calls(), other.calls()) == (["--start"], [])
             assert not (case.folder / "ran").exists()
             assert last_seen(case.processes, lambda found: not found) == []

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 PYTHON = sys.executable
 NODE = shutil.which("node") or "node"
+BASH = shutil.which("bash") or "bash"
+MAKE = shutil.which("make") or "make"
 SERVER_JS = "require('http').createServer((_, r) => r.end('good')).listen(process.env.PORT)"
+CALLED = "subprocess:getoutput('{touch}')"
 FLASK_APP = "import flask\napp = flask.Flask(__name__)\napp.get('/')(lambda: 'good')\n"
 
 
@@ -44,6 +47,7 @@ class Yard:
         script = f"require('fs').writeFileSync({str(self.canary)!r}, '')"
         fills = {"{py}": PYTHON, "{node}": NODE, "{out}": str(self.outside), "{code}": code}
         fills["{script}"] = script
+        fills |= {"{bash}": BASH, "{make}": MAKE, "{touch}": f"touch {self.canary}"}
         filled = []
         for word in command:
             for name, value in fills.items():
@@ -77,7 +81,9 @@ def yard() -> Iterator[Yard]:
         (place.app / "shop").mkdir()
         (place.app / "shop" / "__main__.py").write_text(PLAIN)
         (place.app / "shop" / "__init__.py").write_text("")
-        with Driver(place, env={"SERVER_COMMAND_PATH": f"{PYTHON}:{NODE}"}) as driver:
+        (place.app / "Makefile").write_text("dev:\n")
+        listed = ":".join((PYTHON, NODE, BASH, MAKE))
+        with Driver(place, env={"SERVER_COMMAND_PATH": listed}) as driver:
             yield Yard(driver, place.app, outside, made)
 
 
@@ -94,6 +100,11 @@ HARMFUL: list[tuple[list[str], dict[str, str], str]] = [
     (["{py}", "-m", "uvicorn", "evil:app", "--app-dir={out}"], {}, "outside"),
     (["{py}", "-m", "flask", "run"], {"FLASK_APP": "{out}/evil.py"}, "FLASK_APP"),
     (["{py}", "app.py"], {"PYTHONPATH": "{out}"}, "PYTHONPATH"),
+    (["{py}", "-m", "flask", "--app", CALLED, "run"], {}, "Python's own subprocess"),
+    (["{py}", "-m", "flask", "--app", f"gone/{CALLED}", "run"], {}, "Python's own subprocess"),
+    (["{py}", "-m", "flask", "run"], {"FLASK_APP": CALLED}, "FLASK_APP"),
+    (["{bash}", "+e", "-c", "{touch}"], {}, "takes no +e"),
+    (["{make}", "--", "SHELL:=/bin/sh", "X:=$(shell {touch})", "dev"], {}, "takes no variables"),
     (["{node}", "-e", "{script}"], {}, "takes no -e"),
     (["{node}", "--eval={script}"], {}, "takes no --eval"),
     (["{node}", "{out}/evil.js"], {}, "outside"),
@@ -105,10 +116,12 @@ HARMFUL: list[tuple[list[str], dict[str, str], str]] = [
 OTHERS: list[tuple[list[str], dict[str, str], str]] = [
     (["{py}", "-m", "pip.__main__", "install", "shop"], {}, "neither"),
     (["{py}", "/dev/stdin"], {}, "outside"),
+    (["{py}", "-m", "gunicorn", "os:system('{touch}')"], {}, "Python's own os"),
+    (["{py}", "-m", "uvicorn", "--factory", "pip:main"], {}, "no module"),
     (["{node}", "inspect", "server.js"], {}, "no script"),
     (["{node}", "server.js"], {"node_options": "--require={out}/evil.js"}, "node_options"),
 ]
-"""These do nothing here, for want of pip, of input and of a client."""
+"""These do nothing here, for want of pip, of gunicorn, of input and of a client."""
 
 
 @pytest.mark.parametrize(("command", "env", "why"), HARMFUL, ids=lambda value: str(value)[:60])

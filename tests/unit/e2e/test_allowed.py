@@ -383,7 +383,8 @@ def test_a_listed_interpreter_takes_no_code_on_its_command_line(
 def test_what_people_start_is_not_refused(tmp_path: Path, words: list[str]) -> None:
     name, *args = words
     listed = program(tmp_path / name)
-    assert check(listed, *args, allowed=listing(listed)) == listed
+    program(tmp_path / "app.py")
+    assert check(listed, *args, allowed=listing(listed), base=tmp_path) == listed
 
 
 def test_without_a_list_development_takes_any_arguments(tmp_path: Path) -> None:
@@ -462,7 +463,15 @@ def test_a_variable_that_makes_programs_run_other_code_is_refused_where_it_count
 
 @pytest.mark.parametrize(
     "name",
-    ["DEBUG", "NODE_ENV", "DATABASE_URL", "PYTHONUNBUFFERED", "FLASK_APP", "GOOGLE_API_KEY", "TZ"],
+    [
+        "DEBUG",
+        "NODE_ENV",
+        "DATABASE_URL",
+        "PYTHONUNBUFFERED",
+        "FLASK_DEBUG",
+        "GOOGLE_API_KEY",
+        "TZ",
+    ],
 )
 def test_usual_variables_may_be_set_everywhere(name: str) -> None:
     assert child_env({}, {name: "x"}, restricted_to=PLACE) == {name: "x"}

@@ -32,7 +32,9 @@ PROJECT = """
     hop.py>outdir/evil.py hidden.js>../outside/evil.js linked/__main__.py>../../outside/evil.py
     linked/__init__.py linkedjs/index.js>../../outside/evil.js mod.py>../outside/evil.py
     half/__init__.py half/web.py>../../outside/evil.py flasklink/flask>../../outside
-    sneaky>.venv/bin/pip http/notes.py
+    sneaky>.venv/bin/pip http/notes.py src/laid/__init__.py src/laid/__main__.py src/pip/web.py
+    src/requests/__init__.py asgi.py vite.config.js node_modules/@11ty/eleventy/cmd.cjs
+    node_modules/rollup/dist/bin/rollup evilconf.js>../outside/evil.js
 """
 OUTSIDE = "evil.py evil.js evil.sh __init__.py __main__.py conf.py site-packages/x.py .git"
 INSTALLED = "pip/__init__.py pip/__main__.py requests/__init__.py"
@@ -56,7 +58,7 @@ ALLOWED = """
     python3 -m uvicorn app:app --root-path /api --uds /run/x.sock --ssl-keyfile /etc/key.pem
     python3 -P -m uvicorn app:app | python3 -m gunicorn app:app -c conf.py --bind unix:/run/x.sock
     sub: python3 -m gunicorn app:app --chdir .. -c conf.py
-    python3 -m gunicorn -w 4 app:app --access-logfile /var/log/x | python3 -m hypercorn app:app
+    python3 -m gunicorn -w 4 app:app --access-logfile sub/x | python3 -m hypercorn app:app
     python3 -m hypercorn own/app:app -b 127.0.0.1:1 | python3 -m fastapi dev
     python3 -m fastapi dev app.py | python3 -m fastapi run --root-path /api app.py
     python3 -m streamlit run app.py | python3 -m streamlit run app.py --server.baseUrlPath /x
@@ -72,7 +74,25 @@ ALLOWED = """
     pnpm run dev:web | npx vite | make serve | uv run app.py | uv run python app.py
     uv run flask run | uv run flask --app app run | uv run declared | uv run python -m shop
     uv run task | poetry run uvicorn app:app | bundle exec rails server | uvx flask run
-    pipx run pycowsay
+    pipx run pycowsay | python3 -m flask --app shop.web:create('dev') run
+    python3 -m flask --app laid run | python3 -m flask --app shop:create(debug=True) run
+    python3 -m flask --app shop/deep/__init__.py run | python3 -m gunicorn app:create('dev',1)
+    python3 -m gunicorn app:app --timeout 120 --worker-tmp-dir /dev/shm -c python:conf
+    python3 -m gunicorn app:app --access-logfile - --error-logfile=- --access-logformat %(t)s:x
+    python3 -m uvicorn --factory laid:main | python3 -m uvicorn --access-log --header a:b app:app
+    python3 -m hypercorn asgi:application | python3 -m hypercorn wsgi:app:app -c python:conf
+    python3 -m hypercorn app:create() | python3 -m fastapi run --entrypoint shop.web:app
+    python3 -m gunicorn app:app --chdir own --pythonpath sub
+    python3 -m streamlit run app.py -- --data /data/x
+    python3 -m streamlit run --server.port 1 app.py
+    node node_modules/.bin/vite --config vite.config.js --port {{port}} --base /app/
+    npx vite --open /docs --host 0.0.0.0 | npx next dev sub -p 3000 | npx nuxt dev . --port {{port}}
+    npx serve -l tcp://127.0.0.1:{{port}} sub | npx webpack serve -c vite.config.js
+    npm run dev:web -- --config vite.config.js --base /app/ | npx @11ty/eleventy --serve
+    node node_modules/rollup/dist/bin/rollup -c vite.config.js
+    tsx watch --clear-screen=false main.ts | php artisan serve --env tests | make serve -- other
+    manage.py runserver shell | flask --app app run | flask --app app routes
+    gunicorn shop.web:app -b 127.0.0.1:1 | streamlit run app.py | uvicorn laid:app
 """
 REFUSED = """
     python3 {out}/evil.py | python3 ../outside/evil.py | sub: python3 ../../outside/evil.py
@@ -164,6 +184,44 @@ REFUSED = """
     uvx ./x | uvx pip x | npx -p x y | npx -c id | npx ./evil | npx ts-node -e 1 | npm exec id
     npm exec -- id | npm --prefix {out} start | pnpm run {out}/evil.sh | pipx run {out}/evil.py
     pipx run --spec x y | yarn exec id | pilothouse wrap -- sh
+    bash +e -c id | sh +x -c id | bash +O extglob -c id | bash +e run.sh | uv run bash +e -c id
+    python3 -m flask --app subprocess:getoutput('id') run | python3 -m flask -A os:system('id') run
+    python3 -m flask -Aos:system('id') run | python3 -m flask --app pip run
+    python3 -m flask --app sub/subprocess:getoutput('id') run
+    python3 -m flask --app own/subprocess.py:getoutput('id') run
+    python3 -m flask --app shop/os:system('id') run | python3 -m flask --app requests run
+    python3 -m flask --app app:create(open('x','w')) run | python3 -m flask --app gone run
+    python3 -m gunicorn os:system('id') | python3 -m gunicorn --timeout 120 os:system('id')
+    python3 -m gunicorn app:app -c python:os | python3 -m gunicorn -cpython:os app:app
+    python3 -m gunicorn app:app --conf=python:requests | uv run gunicorn os:system('id')
+    python3 -m gunicorn app:app --access-logfile {out}/evil.py --access-logformat id
+    python3 -m gunicorn app:app --access-logf=/var/log/x | python3 -m hypercorn app:exec('1')
+    python3 -m uvicorn --factory pip:main | python3 -m uvicorn --access-log requests:main
+    python3 -m hypercorn app:__import__('os').system('id') | python3 -m hypercorn asgi:os:f('id')
+    python3 -m hypercorn app:os:f('id') | python3 -m hypercorn app:app -c python:os
+    python3 -m hypercorn app:app --access-logfile {out}/evil.py
+    python3 -m fastapi run --entrypoint os:system | python3 -m laid | python3 -m uvicorn pip.web:app
+    python3 -m streamlit run --theme.base app.py https://host.test/x.py
+    python3 -m streamlit run -- https://host.test/x.py
+    make -- X:=$(shell${{IFS}}id) dev | make -- X=1 dev | make dev -- SHELL=/x | gmake -- X!=id
+    npx vite --config {out}/evil.js | npx vite -c {out}/evil.js | npx vite --config={out}/evil.js
+    npx vite --base {out} {out} | npx vite {out} | npx vite --config evilconf.js
+    npx webpack -c{out}/evil.js | npx webpack -wc{out}/evil.js | npx webpack -w {out}/evil.js
+    npx next dev {out} | npx next dev ../outside | npx nuxt dev --open {out}
+    npx astro --root {out}
+    npx nuxi dev --cwd={out} | npx storybook dev -c {out}
+    npx @11ty/eleventy --config {out}/evil.js
+    node node_modules/.bin/vite --config {out}/evil.js | npx serve {out} | npx vite http://../../x
+    node node_modules/@11ty/eleventy/cmd.cjs --config {out}/evil.js | vite --config {out}/evil.js
+    node node_modules/rollup/dist/bin/rollup -c {out}/evil.js | uv run vite --config {out}/evil.js
+    npm run dev:web -- --config {out}/evil.js | npm run dev:web -- -c../outside/evil.js
+    yarn dev --config={out}/evil.js | pnpm run dev:web -r {out}/evil.js | bun run dev:web -c {out}/x
+    manage.py shell_plus -c 1 | python3 manage.py shell_plus -c 1 | python3 manage.py debugsqlshell
+    php artisan --env local tinker --execute=1 | php artisan tink --execute=1 | php artisan Tinker
+    rails --trace runner 1 | flask --app subprocess:getoutput('id') run | flask --app app shell
+    gunicorn os:system('id') | streamlit run https://host.test/x.py | django-admin shell -c 1
+    uvicorn --factory pip:main | python3 -m flask --app calendar:f('x') run | uvicorn runpy:x
+    python3 -m flask --app ./calendar.py:f('x') run | rails -p console
 """
 
 
@@ -245,16 +303,37 @@ def test_what_lies_outside_is_named_with_the_folders_that_would_do(rig: Rig) -> 
     assert fault.value.details["setting"] == "PILOTHOUSE_ROOTS"
     with pytest.raises(CommandNotAllowed) as fault:
         rig.check("python3 -m pip.__main__ install x")
-    assert "-m pip.__main__ is neither a module in this session's folders" in fault.value.message
+    said = f"-m pip.__main__ is neither a module in the folder in which it runs ({rig.root})"
+    assert said in fault.value.message
     assert "uvicorn" in fault.value.message
+
+
+def test_a_package_below_src_is_said_to_run_there(rig: Rig) -> None:
+    for row, name in (
+        ("python3 -m laid", "laid"),
+        ("python3 -m flask --app requests run", "requests"),
+    ):
+        with pytest.raises(CommandNotAllowed, match=r"in the folder in which it runs \(") as fault:
+            rig.check(row)
+        assert f"the folder that has {name}" in fault.value.hint
+        assert f'cwd: "{rig.root}/src"' in fault.value.hint
+    assert rig.check("src: python3 -m laid")
 
 
 @pytest.mark.parametrize("name", ["FLASK_APP", "flask_app", "FLASK_ENV_FILE"])
 def test_a_variable_that_names_code_names_the_sessions_own(rig: Rig, name: str) -> None:
     place = Place(rig.root, (rig.root,))
-    for good in ("app", "shop.web:create(1, 2)", "shop/web.py:app", f"{rig.root}/app.py"):
+    for good in (
+        "app",
+        "shop.web:create(1, 'a:b')",
+        "shop/web.py:app",
+        "laid",
+        f"{rig.root}/app.py",
+    ):
         assert child_env({}, {name: good}, restricted_to=place) == {name: good}
-    for bad in (f"{rig.outside}/evil.py", "../outside/evil.py:app", "out.py", "~/evil.py"):
+    bad_ones = [f"{rig.outside}/evil.py", "../outside/evil.py:app", "out.py", "~/evil.py"]
+    called = "subprocess:getoutput('id')"
+    for bad in (*bad_ones, *([called] if name != "FLASK_ENV_FILE" else [])):
         with pytest.raises(CommandNotAllowed, match=name) as fault:
             child_env({}, {name: bad}, restricted_to=place)
         assert fault.value.details["variable"] == name
