@@ -74,7 +74,8 @@ class Pattern(Protocol):
 # Text is read closely only near one of these, so that most of it costs a few searches.
 _HINTS = (
     *"token secret passw passphrase passcode pwd auth cred csrf xsrf jwt otp key session sessid "
-    "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature ://".split(),
+    "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature autocomplete "
+    "://".split(),
     *(hint.lower() for hint in SHAPE_HINTS),
 )
 _NEAR = 256
