@@ -210,7 +210,7 @@ def test_traces_that_are_asked_for_at_once_are_written_in_turn() -> None:
         driver.start(record=["trace"])
         driver.visit("/")
         asked = {driver.begin("exportSession", **{"as": "trace"}) for _ in range(4)}
-        results = []
+        results: list[dict[str, Any]] = []
         while len(results) < len(asked):
             said = driver.receive()
             if said.get("id") in asked:
