@@ -45,7 +45,7 @@ class Needles(tuple[str, ...]):
 
     def mask(self, text: str) -> str:
         """Mask each, but none that is within a mask, or half in one."""
-        found = [*self.found_in(text)]
+        found = [*self.found_in(text)] if self else []
         if not found:
             return text
         return MASK.join(_masked(part, found) for part in text.split(MASK))
