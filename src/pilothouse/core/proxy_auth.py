@@ -1,6 +1,5 @@
 """How clients of a proxy show a secret (RFC 9110 §11.7): as a bearer token, or as a password."""
 
-import binascii
 import hmac
 from base64 import b64decode, b64encode
 
@@ -26,8 +25,9 @@ def credentials(secret: str) -> str:
 
 def is_shown(header: str, secret: str | None) -> bool:
     """Return whether a header's value shows this secret, in a time that does not tell where they
-    differ."""
-    return bool(secret) and hmac.compare_digest(_offered(header).encode(), (secret or "").encode())
+    differ. Bytes that are no text may stand in it as lone surrogates."""
+    offered = _offered(header).encode("utf-8", "surrogatepass")
+    return bool(secret) and hmac.compare_digest(offered, (secret or "").encode())
 
 
 def _offered(header: str) -> str:
@@ -38,5 +38,5 @@ def _offered(header: str) -> str:
         return ""
     try:
         return b64decode(text.strip(), validate=True).decode("latin-1").partition(":")[2]
-    except binascii.Error:
+    except ValueError:
         return ""

@@ -25,6 +25,7 @@ from pilothouse.core.secret_names import (
     is_secret_key,
     is_secret_query_key,
 )
+from pilothouse.core.secret_needles import SHORTEST, Needles
 from pilothouse.core.secret_queries import (
     ESCAPED,
     PAIR_KEYS,
@@ -55,7 +56,6 @@ from pilothouse.core.secret_values import (
 
 # Brackets in the userinfo part make URL parsers stumble; this decodes to the same word.
 _MASK_IN_USERINFO = quote(MASK, safe="")
-_SHORTEST_ANYWHERE = 4  # a shorter secret would black out half of every text
 _DEEPEST = 100
 _DEEPEST_JSON = 4  # JSON in strings of JSON
 
@@ -74,7 +74,8 @@ class Pattern(Protocol):
 # Text is read closely only near one of these, so that most of it costs a few searches.
 _HINTS = (
     *"token secret passw passphrase passcode pwd auth cred csrf xsrf jwt otp key session sessid "
-    "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature ://".split(),
+    "sid cookie saml bearer basic negotiate dpop verifier cvv cvc location signature autocomplete "
+    "://".split(),
     *(hint.lower() for hint in SHAPE_HINTS),
 )
 _NEAR = 256
@@ -161,8 +162,7 @@ class Redactor:
     reveal: bool = False
     """The server's own setting to show everything as it is."""
     _short: frozenset[str] = field(default=frozenset(), repr=False)
-    _needles: tuple[str, ...] = field(default=(), repr=False)
-    _any_needle: re.Pattern[str] | None = field(default=None, repr=False, compare=False)
+    _needles: Needles = field(default=Needles(), repr=False)
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -182,20 +182,19 @@ class Redactor:
 
         Shorter than four characters, one is masked only where it is a whole value.
         """
-        fresh = {secret for secret in secrets if secret and secret not in self._needles}
-        short = {secret for secret in fresh if len(secret) < _SHORTEST_ANYWHERE}
+        known_already = frozenset(self._needles)
+        fresh = {secret for secret in secrets if secret and secret not in known_already}
+        short = {secret for secret in fresh if len(secret) < SHORTEST}
         known = replace(self, _short=self._short | short) if short else self
         if not fresh - short:
             return known
         spelled = (spellings(secret) for secret in fresh - short)
-        needles = sorted({*self._needles}.union(*spelled), key=len, reverse=True)
-        any_needle = re.compile("|".join(map(re.escape, needles)))
-        return replace(known, _needles=tuple(needles), _any_needle=any_needle)
+        return replace(known, _needles=Needles(known_already.union(*spelled)))
 
     def teach(self, secret: str) -> None:
         """Learn a secret in place, for all who hold this redactor; there is no way back."""
         known = self.learn(secret)
-        for name in ("_short", "_needles", "_any_needle"):
+        for name in ("_short", "_needles"):
             object.__setattr__(self, name, getattr(known, name))
         self._remember_hash()
 
@@ -276,15 +275,13 @@ class Redactor:
 
     def taught_in(self, text: str) -> bool:
         """Whether something that it was taught might stand in a text; False is certain."""
-        return bool(self.patterns or self._short) or any(n in text for n in self._needles)
+        return bool(self.patterns or self._short) or any(self._needles.found_in(text))
 
     def _taught(self, text: str) -> str:
         """Mask learned secrets and the user's own patterns."""
         if text in self._short:
             return MASK
-        if self._any_needle is not None and any(needle in text for needle in self._needles):
-            # Between masks only, so that a secret such as "acted" does not eat the mask itself.
-            text = MASK.join(self._any_needle.sub(MASK, part) for part in text.split(MASK))
+        text = self._needles.mask(text)
         for pattern in self.patterns:
             if pattern.search(text):
                 text = _mask_matches(pattern, text)

@@ -15,7 +15,7 @@ from pilothouse.core.secret_shapes import SHAPE_HINTS
 
 NAME_HINTS = tuple(
     "token secret pass pwd auth cred csrf xsrf jwt otp key session sessid sid cookie saml bearer "
-    "basic negotiate dpop verifier cvv cvc location signature pw".split()
+    "basic negotiate dpop verifier cvv cvc location signature pw autocomplete".split()
 )
 """Letters that are in every name of a secret."""
 

@@ -16,6 +16,7 @@ _SECRET_COMPOUNDS = re.compile(
     r"|storage|subscription)key|sessionid|samlre(?:sponse|quest)|(?:access|api|auth|refresh)token"
     r"|csrf|xsrf|clientsecret|codeverifier|authcode"
 )
+_SECRET_AUTOFILL = frozenset("current-password new-password one-time-code".split())
 # "token_type" and "passwordLength" speak about a secret; they hold none.
 _ABOUT_A_SECRET = frozenset(
     "count enabled endpoint expires expiry expiration field hint label length lifetime limit name "
@@ -89,3 +90,9 @@ def is_count(key: str) -> bool:
 
 def is_holder(key: str) -> bool:
     return key.lower() in ("auth", "session")  # an object there has keys that speak for themselves
+
+
+def is_secret_autofill(autocomplete: str) -> bool:
+    """Return whether a field with this `autocomplete` takes a password, a code or a bank card."""
+    words = autocomplete.lower().split()
+    return any(word in _SECRET_AUTOFILL or word.startswith("cc-") for word in words)

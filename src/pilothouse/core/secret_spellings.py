@@ -13,13 +13,20 @@ _SHORTEST_BASE64 = 8
 
 def spellings(secret: str) -> set[str]:
     """Return a secret in all the ways in which it is looked for."""
-    spelled = {secret, *_in_json(secret), *_in_base64(secret.encode("utf-8", "surrogateescape"))}
+    spelled = {secret, *_in_json(secret), *_in_base64(_bytes(secret))}
     spelled |= {twice for once in _in_json(secret) for twice in _in_json(once)}
     for text in {secret, html.escape(secret, quote=False), html.escape(secret)}:
         spelled |= {text, text.replace("&#x27;", "&#39;")}
     quoted = {quote(text, safe="", errors="replace") for text in spelled}
     quoted |= {quote(secret, errors="replace"), quote_plus(secret, errors="replace")}
     return spelled | quoted | {re.sub(r"%..", lambda found: found[0].lower(), t) for t in quoted}
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")  # the bytes as they came
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")  # half of a character, from JSON
 
 
 def _in_json(text: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 import re
 
-from pilothouse.core.secret_names import is_count, is_holder, is_secret_key
+from pilothouse.core.secret_names import is_count, is_holder, is_secret_autofill, is_secret_key
 from pilothouse.core.secret_shapes import MASK, Edit
 
 OPENING_QUOTE = re.compile(r"""\\{0,3}["']""")
@@ -13,6 +13,9 @@ _NO_MERE_WORD = re.compile(r"""(?=[^&\s"'<>;\\]{6})[^&\s"'<>;\\\d]{0,64}\d""")
 _BARE_VALUE = re.compile(r"""[^&\s"'<>;\\]++""")
 _NAMED = re.compile(r"""\b(?:name|id|property)\s?=\s?["']?([\w.:\[\]-]{1,64})""", re.I)
 _PASSWORD_FIELD = re.compile(r"""\btype\s?=\s?["']?password\b""", re.I)
+_AUTOFILLED = re.compile(
+    r"""\bautocomplete\s?=\s?(?:"([^"]{1,256})|'([^']{1,256})|([\w-]++))""", re.I
+)
 _VALUED = re.compile(r"""(\b(?:value|content)\s?=\s?)("[^"]++|'[^']++|[^"'\s>]++)""", re.I)
 
 
@@ -81,8 +84,10 @@ def mask_bare(key: str, sign: str, text: str, start: int) -> Edit | None:
 
 
 def mask_tag(match: re.Match[str]) -> str:
-    is_secret = _PASSWORD_FIELD.search(match[0]) or any(
-        map(is_secret_key, _NAMED.findall(match[0]))
+    is_secret = (
+        _PASSWORD_FIELD.search(match[0])
+        or any(map(is_secret_key, _NAMED.findall(match[0])))
+        or any(map(is_secret_autofill, map("".join, _AUTOFILLED.findall(match[0]))))
     )
     if is_secret:
         return _VALUED.sub(lambda m: m[1] + m[2][: m[2][0] in "\"'"] + MASK, match[0])

@@ -86,6 +86,13 @@ class Builder:
     ) -> None:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         means = self._means
+        if request.browser == "webkit" and not tells_callers():
+            raise BrowserLaunchFailed(
+                "webkit cannot be used here: the system does not tell whose process connects to the"
+                " session's proxy, and webkit would send the proxy's password to servers",
+                hint="leave out `browser` for Chromium, or ask for firefox",
+                browser="webkit",
+            )
         if request.url:
             session.origins[request.url] = await judged_addresses(request.url, self.policy(session))
         if request.cdp:

@@ -72,7 +72,7 @@ class ContextOptions:
 
     proxy_server: str = ""
     proxy_bypass: str = ""
-    proxy_secret: str = ""
+    proxy_secret: str = field(default="", repr=False)
     """Empty where the proxy knows whose the browser is. With it, Playwright answers the proxy's
     questions, for which it holds every request, and has the browser do without its cache."""
     width: int = 1280

@@ -105,27 +105,39 @@ async def _test(session: E2eSession) -> Exported:
 
 async def _trace(session: E2eSession) -> Exported:
     _must_record(session, "trace")
-    assert session.browser is not None
-    assert session.browser.context is not None
-    tracing = session.browser.context.tracing
-    number = len(list(session.folder.glob("trace-*.zip"))) + 1
-    raw, part = (session.folder / f".trace-{number}.{kind}" for kind in ("raw", "part"))
+    writing = asyncio.ensure_future(_next_trace(session))
+    session.traces.add(writing)
+    writing.add_done_callback(session.traces.discard)
     try:
-        await tracing.stop_chunk(path=raw)
-        # What comes next is the next trace's.
-        await tracing.start_chunk()
-        path, told = await asyncio.to_thread(_write_trace, session, number, raw, part)
+        # Not cancelled with us: the driver would still write what nobody is there to remove.
+        path, told = await asyncio.shield(writing)
     except Exception as error:
         if not error_name(error):
             raise
         raise ActionFailed(str(error).split("\n", 1)[0], hint="check getSessionStatus") from None
-    finally:
-        raw.unlink(missing_ok=True)
-        part.unlink(missing_ok=True)
     return Exported(
         files=[_file(session, path)],
         message=f"open it with: playwright show-trace {path}; the next one begins here. {told}",
     )
+
+
+async def _next_trace(session: E2eSession) -> tuple[Path, str]:
+    assert session.browser is not None
+    assert session.browser.context is not None
+    tracing = session.browser.context.tracing
+    async with session.tracing:
+        number = len(list(session.folder.glob("trace-*.zip"))) + 1
+        raw, part = (session.folder / f".trace-{number}.{kind}" for kind in ("raw", "part"))
+        try:
+            try:
+                await tracing.stop_chunk(path=raw)
+            finally:
+                # What comes next is the next trace's.
+                await tracing.start_chunk()
+            return await asyncio.to_thread(_write_trace, session, number, raw, part)
+        finally:
+            raw.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
 
 
 def _write_trace(session: E2eSession, number: int, raw: Path, part: Path) -> tuple[Path, str]:
@@ -141,6 +153,14 @@ def _write_trace(session: E2eSession, number: int, raw: Path, part: Path) -> tup
     if written.pictures:
         mark = ".unmasked-pictures"
         told += f"; its {written.pictures} pictures show what the page showed"
+    if written.drawn:
+        mark = ".unmasked-pictures"
+        told += f"; {written.drawn} images, fonts or media of its pages are as they came"
+    if written.not_learned:
+        told += (
+            f"; {written.not_learned} values of headers, fields and cookies are masked only where"
+            " their names stand: there are too many to look for all of them everywhere"
+        )
     if written.left_out:
         told += f"; left out, since they cannot be masked: {written.left_out} bodies or lines"
     return part.replace(session.folder / f"trace-{number}{mark}.zip"), f"{told}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Entrance:
     """Where a browser's traffic enters: a proxy on this machine."""
 
     port: int
-    secret: str
+    secret: str = field(repr=False)
     """What its clients show where the system does not tell whose they are."""
     trusted_key: str = ""
     """Of an intercepting proxy: hash of the key whose certificates its browser is to trust."""

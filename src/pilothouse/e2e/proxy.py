@@ -41,6 +41,8 @@ MAX_CONNECTIONS = 512
 MAX_REFUSALS = 200
 HEAD_S = 60.0
 """For a whole request head; so a browser's idle preconnection is kept as long."""
+UNKNOWN_HEAD_S = 5.0
+"""The same for somebody unknown: another user could hold all connections meanwhile."""
 RESOLVE_S = 10.0
 CONNECT_S = 15.0
 NEXT_ADDRESS_S = 3.0
@@ -118,6 +120,10 @@ class FilteringProxy:
         elif caller is Caller.UNKNOWN:
             self._unknown.add(browser)
         return caller is not Caller.OTHER
+
+    def patience_with(self, browser: asyncio.Transport) -> float:
+        """Return for how many seconds its request head may be on its way."""
+        return UNKNOWN_HEAD_S if browser in self._unknown else HEAD_S
 
     def _tell_of(self, who: str) -> None:
         if not self._has_told:
@@ -348,8 +354,10 @@ class _Head(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._browser = cast("asyncio.Transport", transport)
         _no_delay(transport)
-        self._late = asyncio.get_running_loop().call_later(HEAD_S, self._give_up)
-        if not self._proxy.admit_user(self._browser):
+        is_admitted = self._proxy.admit_user(self._browser)
+        patience = self._proxy.patience_with(self._browser)
+        self._late = asyncio.get_running_loop().call_later(patience, self._give_up)
+        if not is_admitted:
             self._browser.abort()
         elif not self._proxy.admit(self._browser):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections")

@@ -127,6 +127,10 @@ class E2eSession:
     """The same for log files that others write."""
     idle_sec: int = 600
     redactor: Redactor = field(default_factory=Redactor)
+    tracing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a trace is written: the next one begins where it ends."""
+    traces: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Being written. Nobody cancels them: what the driver writes unmasked has to be removed."""
     current: str = ""
     """The tab that tools act in when they name none; a popup never takes over."""
 

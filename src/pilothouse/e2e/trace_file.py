@@ -4,7 +4,7 @@ A trace is a zip: lines of JSON (what was done, what the DOM looked like, which 
 bodies of requests and answers beside them, and pictures of the page. It is read twice. First for
 the secrets that it names itself, in headers and in password fields, because apps repeat them where
 no name tells what they are. Then each entry is masked and written, one at a time, so that memory
-holds a line or a body and no more. Pictures stay as they are, and are counted.
+holds a line or a body and no more. Pictures and fonts stay as they are, and are counted.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from mimetypes import guess_type
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from pilothouse.core.secret_names import header_rule, is_secret_key
+from pilothouse.core.secret_names import header_rule, is_secret_autofill, is_secret_key
 from pilothouse.core.secret_queries import has_oauth_state, is_secret_pair
 from pilothouse.core.secret_shapes import KNOWN_SCHEMES, MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pilothouse.core.redact import Redactor
 
 LARGEST = 32 * 2**20
 """Bytes of a line or of a body in memory; a longer one is left out."""
-MOST_LEARNED = 100
+MOST_LEARNED = 2_000
 """Secrets looked for everywhere; further ones are masked only where their names stand."""
 _LINES = (".trace", ".network", ".stacks", ".jsonl")
 _PICTURES = "screencast/"
@@ -43,6 +44,15 @@ _VALUES = frozenset(("value", "content", "__playwright_value_"))
 """Attributes in snapshots of the DOM that hold what is in a field."""
 _TELLING = re.compile(r"(?=.*\d).{8,}|.{16,}", re.DOTALL)
 """Not a mere word: masking that everywhere would black out half of the trace."""
+_LOCATION = re.compile(r"[a-z][a-z0-9+.-]*:/|(?:/[\w.~-]{0,15})++(?:[?#]|\Z)", re.I)
+"""Where to go next, as cookies say it. Masked everywhere, the trace would lose its addresses."""
+_FORM = frozenset(
+    "type callId stepId parentId pageId frameId class method phase snapshotName beforeSnapshot"
+    " inputSnapshot afterSnapshot pageref _frameref _file file sha1 _sha1".split()
+)
+"""Keys by which the parts of a trace find each other; no app says what stands there."""
+_FREE = frozenset(("html", "params", "result", "args"))
+"""Keys below which anything may stand."""
 _BINARY = 2
 """The opcode of a WebSocket message that is written in base64."""
 
@@ -52,8 +62,12 @@ class Written:
     """What is not masked in a trace that was written, and what is missing."""
 
     pictures: int = 0
+    drawn: int = 0
+    """Bodies that are no text and said to be images, fonts or media."""
     left_out: int = 0
     """Bodies and lines that cannot be masked: too large, or neither text nor picture."""
+    not_learned: int = 0
+    """Secrets that are masked only where their names stand, because there are too many."""
 
 
 @dataclass(slots=True)
@@ -62,6 +76,8 @@ class _Known:
 
     types: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, None] = field(default_factory=dict)
+    cookies: dict[str, None] = field(default_factory=dict)
+    """Their values. Most are no secrets, so they are the first to be too many."""
 
 
 def write_masked(raw: Path, path: Path, redactor: Redactor) -> Written:
@@ -72,7 +88,8 @@ def write_masked(raw: Path, path: Path, redactor: Redactor) -> Written:
             if entry.filename.endswith(_LINES):
                 with whole.open(entry) as content:
                     _learn(content, known)
-        learned = redactor.learn(*list(known.secrets)[:MOST_LEARNED])
+        secrets = [*(known.secrets | known.cookies)]
+        learned = redactor.learn(*secrets[:MOST_LEARNED])
         with path.open("xb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as safe:
             path.chmod(0o600)
             writer = _Writer(learned, known.types)
@@ -85,6 +102,7 @@ def write_masked(raw: Path, path: Path, redactor: Redactor) -> Written:
                     safe.open(made, "w", force_zip64=large) as masked,
                 ):
                     writer.write(entry, content, masked)
+    writer.written.not_learned = len(secrets[MOST_LEARNED:])
     return writer.written
 
 
@@ -118,7 +136,10 @@ class _Writer:
         if not _NO_TEXT.search(body):
             text = body.decode("utf-8", "surrogateescape")
             return self._redactor.text(text, content_type).encode("utf-8", "surrogateescape")
-        return body if _DRAWN.match(content_type) else self._left_out(len(body))
+        if not _DRAWN.match(content_type):
+            return self._left_out(len(body))
+        self.written.drawn += 1
+        return body
 
     def _left_out(self, length: int) -> bytes:
         self.written.left_out += 1
@@ -133,6 +154,11 @@ class _Writer:
             return self._body(line, "")
 
     def _record(self, record: Any) -> Any:
+        safe = self._masked(record)
+        _keep_form(record, safe)
+        return safe
+
+    def _masked(self, record: Any) -> Any:
         if not isinstance(record, dict):
             return self._redactor.value(record)
         snapshot = record.get("snapshot")
@@ -168,6 +194,19 @@ class _Writer:
         return [name, safe, *map(self._tree, children)][: max(len(node), 1)]
 
 
+def _keep_form(record: Any, safe: Any) -> None:
+    """Copy what makes a record a part of its trace, whatever secrets it may look like."""
+    if isinstance(record, dict) and isinstance(safe, dict):
+        for key in record.keys() & safe.keys() - _FREE:
+            if key in _FORM and isinstance(record[key], str):
+                safe[key] = record[key]
+            else:
+                _keep_form(record[key], safe[key])
+    elif isinstance(record, list) and isinstance(safe, list) and len(record) == len(safe):
+        for one, masked in zip(record, safe, strict=True):
+            _keep_form(one, masked)
+
+
 def _lines(content: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file without their ends; b"" for one that is too long, none that is
     empty."""
@@ -190,17 +229,20 @@ def _learn(content: IO[bytes], known: _Known) -> None:
         if not isinstance(snapshot, dict):
             continue
         found = [*_in_tree(snapshot.get("html"))]
+        cookies: list[str] = []
         for side, body in (("request", "postData"), ("response", "content")):
             message = snapshot.get(side)
             if isinstance(message, dict):
                 found += _in_headers(message.get("headers"))
+                cookies += _in_cookies(message.get("headers"))
                 found += _in_pairs(message.get("queryString"))
                 held = message.get(body)
                 if isinstance(held, dict):
                     found += _in_pairs(held.get("params"))
                     if isinstance(held.get("_file"), str):
                         known.types[held["_file"]] = str(held.get("mimeType") or "")
-        known.secrets |= dict.fromkeys(one for one in found if _TELLING.fullmatch(one))
+        known.secrets |= dict.fromkeys(filter(_TELLING.fullmatch, found))
+        known.cookies |= dict.fromkeys(filter(_TELLING.fullmatch, cookies))
 
 
 def _pairs(records: Any) -> Iterator[tuple[str, str]]:
@@ -224,19 +266,25 @@ def _in_headers(headers: Any) -> Iterator[str]:
                 yield rest if scheme.lower() in KNOWN_SCHEMES else value
                 if scheme.lower() == "basic":
                     yield from _in_basic(rest)
-            case "cookie":
-                yield from _in_cookies(value.split(";"))
-            case "set-cookie":
-                yield from _in_cookies(line.partition(";")[0] for line in value.split("\n"))
             case "secret":
                 yield value
 
 
-def _in_cookies(cookies: Iterable[str]) -> Iterator[str]:
-    for cookie in cookies:
-        value = cookie.partition("=")[2].strip()
-        yield value
-        yield value.strip('"')
+def _in_cookies(headers: Any) -> Iterator[str]:
+    """Yield the values of cookies, but those that say where to go."""
+    for name, value in _pairs(headers):
+        match header_rule(name):
+            case "cookie":
+                cookies = value.split(";")
+            case "set-cookie":
+                cookies = [line.partition(";")[0] for line in value.split("\n")]
+            case _:
+                continue
+        for cookie in cookies:
+            held = cookie.partition("=")[2].strip()
+            if not _LOCATION.match(unquote(held.strip('"'))):
+                yield held
+                yield held.strip('"')
 
 
 def _in_basic(encoded: str) -> Iterator[str]:
@@ -264,4 +312,8 @@ def _is_secret_field(name: str, attributes: dict[str, Any]) -> bool:
         return False
     told = {key.lower(): str(value) for key, value in attributes.items()}
     names = (told.get("name", ""), told.get("id", ""))
-    return told.get("type", "").lower() == "password" or any(map(is_secret_key, names))
+    return (
+        told.get("type", "").lower() == "password"
+        or any(map(is_secret_key, names))
+        or is_secret_autofill(told.get("autocomplete", ""))
+    )

@@ -164,7 +164,7 @@ class Exchange:
     session: str = ""
     """The agent's session whose listener took it; empty for listeners that belong to none."""
     listener: int = 0
-    """Port of the listener; 0 for what we sent ourselves."""
+    """Port of the listener; 0 for what we sent ourselves, unless a browser had asked for it."""
     resend: bool = False
     job: str = ""
     key: str = ""

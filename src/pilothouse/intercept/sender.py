@@ -13,7 +13,7 @@ import socket
 import ssl
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from pilothouse.core.http1 import MAX_HEAD_BYTES, write_head
@@ -89,11 +89,12 @@ class Target:
         return name if self.port == usual else f"{name}:{self.port}"
 
 
-class Gateway(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gateway:
     """A proxy of a session, which decides where its browser may go."""
 
     port: int
-    secret: str
+    secret: str = field(repr=False)
 
 
 @dataclass(slots=True)

@@ -61,9 +61,15 @@ class Template:
             ip=row["server_ip"],
             port=row["server_port"],
             is_secure=row["scheme"] in _SECURE,
-            session=row["session"],
+            session=row["session"] if self.is_judged else "",
             listener=row["listener"],
         )
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it goes only where the browser of its session may. What an agent sends of its
+        own accord is its session's, too, but no listener took it."""
+        return bool(self.row["session"] and self.row["listener"])
 
 
 def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> Template:
@@ -243,7 +249,8 @@ class Courier:
 
 
 def blank_exchange(template: Template, *, connection: str, session: str, job: str) -> Exchange:
-    """An exchange of our own that goes where the recorded one went."""
+    """Return an exchange of our own that goes where the recorded one went; what was judged stays
+    so, however often it is sent again."""
     row = template.row
     return Exchange(
         connection=row["connection"] if template.is_message else connection,
@@ -255,7 +262,8 @@ def blank_exchange(template: Template, *, connection: str, session: str, job: st
         url=row["url"] or "",
         version=row["version"],
         encode=row["encode"],
-        session=session,
+        session=row["session"] if template.is_judged else session,
+        listener=row["listener"] if template.is_judged else 0,
         resend=True,
         job=job,
     )

@@ -203,3 +203,39 @@ def _playwright(folder: Path, *words: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_traces_that_are_asked_for_at_once_are_written_in_turn() -> None:
+    with Driver() as driver:
+        driver.start(record=["trace"])
+        driver.visit("/")
+        asked = {driver.begin("exportSession", **{"as": "trace"}) for _ in range(4)}
+        results: list[dict[str, Any]] = []
+        while len(results) < len(asked):
+            said = driver.receive()
+            if said.get("id") in asked:
+                results.append(said["result"])
+        assert [one for one in results if one["isError"]] == []
+        paths = [Path(one["structuredContent"]["files"][0]["path"]) for one in results]
+        assert len(set(paths)) == len(asked)
+        for path in paths:
+            assert any(name.endswith(".trace") for name in entries(path))
+        assert [one.name for one in paths[0].parent.glob(".trace*")] == []
+
+
+def test_an_export_that_is_cancelled_leaves_nothing_behind_and_the_next_one_works() -> None:
+    with Driver() as driver:
+        driver.start(record=["trace"])
+        driver.visit("/")
+        first = driver.call("exportSession", **{"as": "trace"})
+        folder = Path(first["files"][0]["path"]).parent
+        for looks in (0, 50_000):  # at once, and when something is there that has to be removed
+            asked = driver.begin("exportSession", **{"as": "trace"})
+            assert any(any(folder.glob(".trace*")) for _ in range(looks)) or not looks
+            about = {"requestId": asked, "reason": "enough"}
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about}
+            driver.send(json.dumps(cancel).encode())
+        exported = driver.call("exportSession", **{"as": "trace"})
+        path = Path(exported["files"][0]["path"])
+        assert any(name.endswith(".trace") for name in entries(path))
+        assert [one.name for one in path.parent.glob(".trace*")] == []

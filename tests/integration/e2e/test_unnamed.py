@@ -43,6 +43,13 @@ def test_the_browser_gets_through_and_is_judged_as_ever(trials: list[dict[str, A
         assert trial["rule"] == "link_local"
 
 
+def test_a_browser_that_would_show_the_secret_to_servers_is_not_started(
+    trials: list[dict[str, Any]],
+) -> None:
+    for trial in trials:
+        assert trial["webkit"].startswith("webkit cannot be used here")
+
+
 def test_nobody_else_does(trials: list[dict[str, Any]]) -> None:
     for trial in trials:
         assert trial["strangers"] == [REFUSED, REFUSED]

@@ -83,6 +83,7 @@ def trial(driver: Driver, *, intercept: bool) -> dict[str, Any]:
         ports = _proxies(driver)
         strangers = [_shown_to(one, words) for one in ports for words in ("", _WRONG)]
         worked = list(told)
+        webkit = ask("startSession", url=f"http://localhost:{own}/", browser="webkit")
         refused = ask("navigate", url="http://169.254.169.254/")
         packets = _packets(driver) if intercept else []
         driver.ask("endSession")
@@ -91,6 +92,7 @@ def trial(driver: Driver, *, intercept: bool) -> dict[str, Any]:
         "told": [one for one in worked if one],
         "came": came,
         "fetched": fetched,
+        "webkit": webkit.get("error", {}).get("message", ""),
         "rule": refused.get("error", {}).get("rule"),
         "strangers": strangers,
         "packets": packets,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pilothouse.core.proxy_auth import credentials
 from pilothouse.http_token import token_at
 from tests.support.engine_rig import GUARD_S, Rig, running_engine
 from tests.support.ports import free_port
@@ -103,3 +104,66 @@ async def test_where_all_local_users_may_come_a_proxy_asks_for_the_token(tmp_pat
         wire = asking(server.address, f"Proxy-Authorization: Bearer {token}")
         assert await asyncio.to_thread(sent_by_another_user, forwarder, wire) == b""
         assert token not in repr(await rig.packets())
+
+
+ASKING_ALL = "--ask-everybody"
+
+
+def through(address: str, auth: bytes, *, tunnel: bool) -> bytes:
+    target = address if tunnel else f"http://{address}/hello"
+    method = "CONNECT" if tunnel else "GET"
+    head = f"{method} {target} HTTP/1.1\r\nHost: {address}\r\n".encode()
+    return head + b"Proxy-Authorization: " + auth + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize("tunnel", [False, True])
+async def test_bytes_that_are_no_text_are_no_token(tmp_path: Path, tunnel: bool) -> None:
+    file = token_at(tmp_path / "token")
+    password = b64encode(f"me:{file.value()}".encode())
+    options = (f"--token-file={file.path}", ASKING_ALL)
+    async with running_engine(tmp_path, *options) as rig, http_upstream() as server:
+        port = free_port()
+        await rig.listen(listen=[{"port": port}])
+        for wrong in (b"Bearer \xff", b"Basic \xff", b"Basic " + password + b"\xff", b"\xff"):
+            answer = await opened(port, through(server.address, wrong, tunnel=tunnel))
+            assert answer.startswith(b"HTTP/1.1 407 "), (wrong, answer)
+        assert server.heads == []
+        answer = await opened(port, through(server.address, b"Basic " + password, tunnel=tunnel))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("tunnel", [False, True])
+async def test_where_the_token_cannot_be_read_nobody_is_let_through(
+    tmp_path: Path, tunnel: bool
+) -> None:
+    unreadable = tmp_path / "token"
+    unreadable.mkdir()
+    options = (f"--token-file={unreadable}", ASKING_ALL)
+    async with running_engine(tmp_path, *options) as rig, http_upstream() as server:
+        port = free_port()
+        await rig.listen(listen=[{"port": port}])
+        answer = await opened(port, through(server.address, b"Bearer any", tunnel=tunnel))
+        assert answer.startswith(b"HTTP/1.1 407 ")
+        assert server.heads == []
+        await rig.ask("state")
+        logged = [event["message"] for event in rig.events if event["event"] == "log"]
+        assert any("IsADirectoryError" in one for one in logged)  # so it was raised in the check
+
+
+async def test_a_browsers_password_goes_to_no_server(engine: Rig) -> None:
+    """WebKit shows it again within its tunnel."""
+    own = credentials("the-secret-of-a-session").encode()
+    async with http_upstream() as server:
+        port = await engine.session()
+        plain = through(server.address, own, tunnel=False)
+        assert (await opened(port, plain)).startswith(b"HTTP/1.1 200 ")
+        async with asyncio.timeout(GUARD_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(through(server.address, own, tunnel=True))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            inner = f"GET /hello HTTP/1.1\r\nHost: {server.address}\r\n".encode()
+            writer.write(inner + b"Proxy-Authorization: " + own + b"\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        assert len(server.heads) == 2
+        assert b"proxy-authorization" not in b"".join(server.heads).lower()

@@ -124,6 +124,24 @@ def test_the_value_of_a_password_field_is_masked_whatever_its_name(type_: str) -
     assert REDACTOR.text(f"<input {type_} value=bob>") == f"<input {type_} value={MASK}>"
 
 
+@pytest.mark.parametrize(
+    "autocomplete",
+    [
+        "autocomplete=one-time-code",
+        'AutoComplete="current-password"',
+        "autocomplete='section-a New-Password'",
+        'autocomplete = "billing cc-number"',
+    ],
+)
+def test_the_value_of_a_field_is_masked_by_what_a_browser_fills_in(autocomplete: str) -> None:
+    for filler in ("", "<p>long</p>" * 200):
+        assert REDACTOR.text(f'{filler}<input name="pin" {autocomplete} value="918273">') == (
+            f'{filler}<input name="pin" {autocomplete} value="{MASK}">'
+        )
+    plain = '<input autocomplete="username" name="user" value="bob">'
+    assert REDACTOR.text(plain) == plain
+
+
 @pytest.mark.parametrize("name", SECRET_HEADERS)
 def test_secret_headers_are_masked_in_both_forms_and_in_raw_text(name: str) -> None:
     for secret in OPAQUE:

@@ -12,6 +12,7 @@ import pytest
 from pilothouse.core.http1 import MAX_HEAD_BYTES
 from pilothouse.e2e import proxy as proxy_module
 from pilothouse.e2e import proxy_pipes
+from pilothouse.local_users import Caller
 from tests.support.until import until
 from tests.unit.e2e.proxy_rig import GUARD_S, OK, PRODUCTION, echo, head, rig, upstream
 
@@ -290,6 +291,19 @@ async def test_a_head_has_bounds_in_size_and_time(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(proxy_module, "HEAD_S", 0.2)
         assert (await it.ask(b"GET http://a")).startswith(b"HTTP/1.1 408 ")
         assert await it.ask(b"") == b""
+
+
+async def test_somebody_unknown_has_less_time_to_say_who_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert proxy_module.UNKNOWN_HEAD_S <= 5 < proxy_module.HEAD_S
+    monkeypatch.setattr(proxy_module, "UNKNOWN_HEAD_S", 0.2)
+    monkeypatch.setattr(proxy_module, "caller_of", lambda _: Caller.UNKNOWN)
+    async with rig() as it:
+        assert (await it.ask(b"GET http://a")).startswith(b"HTTP/1.1 408 ")
+        assert await it.ask(b"") == b""
+        wire = head("GET http://a/ HTTP/1.1", "Host: a", "Proxy-Authorization: Bearer \xff", "", "")
+        assert (await it.ask(wire)).startswith(b"HTTP/1.1 407 ")
 
 
 async def test_a_head_may_come_in_single_bytes() -> None:

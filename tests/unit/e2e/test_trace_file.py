@@ -92,6 +92,10 @@ def test_what_a_query_says_is_masked_in_every_other_entry(tmp_path: Path) -> Non
         {"TYPE": "Password", "name": "user", "value": SECRET},
         {"type": "hidden", "name": "csrf_token", "value": SECRET},
         {"id": "apiKey", "__playwright_value_": SECRET},
+        {"autocomplete": "section-a one-time-code", "name": "pin", "value": SECRET},
+        {"autocomplete": "current-password", "value": SECRET},
+        {"AutoComplete": "New-Password", "value": SECRET},
+        {"autocomplete": "billing cc-number", "value": SECRET},
     ],
     ids=str,
 )
@@ -155,10 +159,10 @@ def test_bodies_are_masked_by_what_they_are(tmp_path: Path) -> None:
     assert safe["resources/f.dat"] == b"user=bob&password=[redacted]&state=on"
     assert safe["resources/x.dat"] == b"user=bob&password=[redacted]&state=on"
     assert safe["resources/j.json"] == safe["resources/lies.png"] == b'{"password": "[redacted]"}'
-    assert safe["resources/p.png"] == PNG
+    assert safe["resources/p.png"] == PNG  # it may show a secret, so it is counted
     assert safe["resources/b.bin"] == b"[left out: 16 bytes that cannot be masked]"
     assert safe["screencast/page@1.jpeg"] == held["screencast/page@1.jpeg"]
-    assert told == Written(pictures=1, left_out=1)
+    assert told == Written(pictures=1, drawn=1, left_out=1)
 
 
 def test_messages_of_a_websocket_are_masked_also_where_they_are_in_base64(tmp_path: Path) -> None:
@@ -205,3 +209,77 @@ def test_memory_holds_a_line_or_a_body_and_no_more(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 6_000_000
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "http://127.0.0.1:8080/",
+        "http%3A%2F%2F127.0.0.1%3A8080%2F",
+        '"http://127.0.0.1:8080/"',
+        "/account/orders/2024/list",
+        "%2Faccount%2Forders%2F2024%3Fpage%3D2",
+    ],
+)
+def test_a_cookie_that_says_where_to_go_takes_no_address_from_the_trace(
+    tmp_path: Path, place: str
+) -> None:
+    here = "http://127.0.0.1:8080/account/orders/2024/list"
+    record = {
+        "type": "frame-snapshot",
+        "snapshot": {"frameUrl": here, "html": ["A", {"href": here}]},
+    }
+    asked = request(headers={"Cookie": f"next={place}"}, url=here)
+    held = {"trace.trace": lines(record), "trace.network": lines(asked)}
+    safe, _ = written(tmp_path, held)
+    assert json.loads(safe["trace.trace"]) == record
+    assert json.loads(safe["trace.network"])["snapshot"]["request"]["url"] == here
+
+
+def test_a_record_stays_a_part_of_its_trace_whatever_cookies_say(tmp_path: Path) -> None:
+    files = {"_file": "resources/f00df00df00d.html", "mimeType": "text/html"}
+    asked: dict[str, Any] = request(
+        headers={"Cookie": "kind=resource-snapshot; a=frame@0123456789; b=call@123456; c=" + SECRET}
+    )
+    asked["snapshot"] |= {"_frameref": "frame@0123456789", "response": {"content": files}}
+    asked["snapshot"]["request"]["method"] = "GET"
+    asked["snapshot"]["resourceOverrides"] = [{"url": "/a", "sha1": "f00df00df00d.html"}]
+    called = {"type": "before", "callId": "call@123456", "params": {"type": SECRET}}
+    secrets = {"Cookie": "f=resources/f00df00df00d.html; s=f00df00df00d.html"}
+    held = {"trace.network": lines(asked, request(headers=secrets)), "trace.trace": lines(called)}
+    safe, _ = written(tmp_path, held)
+    shown = json.loads(safe["trace.network"].splitlines()[0])
+    assert shown["type"] == "resource-snapshot"
+    assert shown["snapshot"]["_frameref"] == "frame@0123456789"
+    assert shown["snapshot"]["response"]["content"] == files
+    assert shown["snapshot"]["resourceOverrides"] == asked["snapshot"]["resourceOverrides"]
+    assert json.loads(safe["trace.trace"]) == {**called, "params": {"type": MASK}}
+    assert SECRET.encode() not in b"".join(safe.values())
+
+
+def test_of_too_many_secrets_cookies_are_the_first_to_be_no_more_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_file, "MOST_LEARNED", 3)
+    cookies = "; ".join(f"c{n}=c00kie-value-{n}" for n in range(4))
+    held = {
+        "trace.network": lines(
+            request(headers={"Cookie": cookies}), request(headers={"Authorization": SECRET})
+        ),
+        "trace.trace": lines(dom(["INPUT", {"type": "password", "value": "passw0rd"}])),
+        "resources/a.txt": f"it is {SECRET} or passw0rd".encode(),
+    }
+    safe, told = written(tmp_path, held)
+    assert safe["resources/a.txt"] == f"it is {MASK} or {MASK}".encode()
+    assert told.not_learned == 3
+
+
+def test_a_thousand_secrets_are_looked_for_everywhere(tmp_path: Path) -> None:
+    secrets = [f"s3cret-{n:05}-of-many" for n in range(1_000)]
+    headers = [request(headers={"X-Api-Key": secret}) for secret in secrets]
+    safe, told = written(
+        tmp_path,
+        {"trace.network": lines(*headers), "resources/a.txt": " ".join(secrets).encode()},
+    )
+    assert safe["resources/a.txt"].decode() == " ".join([MASK] * 1_000)
+    assert told == Written()

@@ -110,8 +110,10 @@ def _assemble(
         await history.recorded(exchange)
 
     async def find(target: Target) -> list[str]:
-        host = target.ip or target.host
-        return await guard.addresses(host, target.port, is_pages=bool(target.session))
+        is_pages = bool(target.session)
+        # A listed name cannot be told from where it led, and what it leads to is judged anyway.
+        host = target.host if is_pages else target.ip or target.host
+        return await guard.addresses(host, target.port, is_pages=is_pages)
 
     def find_gateway(target: Target) -> Gateway | None:
         from pilothouse.intercept.sender import Gateway

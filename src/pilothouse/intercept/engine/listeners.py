@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy import platform
@@ -30,7 +30,7 @@ class Listener:
     """Whose browser it serves; empty for those of the configuration."""
     upstream: int = 0
     """Port of the proxy of a session, which decides where its browser may go; 0 for none."""
-    secret: str = ""
+    secret: str = field(default="", repr=False)
     """Shown by that browser, and to that proxy, where the system does not tell whose they are."""
     instance: ServerInstance[Any] | None = None
     """Only while it runs."""

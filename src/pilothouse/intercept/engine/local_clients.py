@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from mitmproxy.http import Response
 
-from pilothouse.core.proxy_auth import CHALLENGE, HEADER, credentials, is_shown
+from pilothouse.core.proxy_auth import CHALLENGE, HEADER, credentials, is_own, is_shown
 from pilothouse.local_users import Caller, caller_at, tells_callers
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine.listeners import Listener, Listeners
 
 logger = logging.getLogger(__name__)
+
+_NOT_SHOWN = "This proxy is that of one browser, which has its password.\n"
+_NO_TOKEN = (
+    "This proxy asks for the token that `pilothouse token --http` prints: send it as the password,"
+    " with any name, or as a bearer token.\n"
+)
 
 
 class LocalClients:
@@ -45,6 +51,8 @@ class LocalClients:
         """Ports of which it was logged that somebody was refused."""
 
     def client_connected(self, client: Client) -> None:
+        # Refused until it is known: mitmproxy logs what is raised here, and goes on.
+        client.error = "the client belongs to another user of this machine"
         caller = caller_at(client.peername, client.sockname, client.transport_protocol)
         listener = self._listeners.of(client)
         takes_tokens = listener.wanted.type == "HTTP_PROXY"
@@ -52,8 +60,9 @@ class LocalClients:
         if takes_tokens and (asks_all or caller is Caller.UNKNOWN):
             self._unknown.add(client)
         elif caller is not Caller.OWN:
-            client.error = "the client belongs to another user of this machine"
             self._tell(listener, caller)
+            return
+        client.error = None
 
     def _tell(self, listener: Listener, caller: Caller) -> None:
         if listener.port not in self._told:
@@ -67,25 +76,27 @@ class LocalClients:
 
     def requestheaders(self, flow: HTTPFlow) -> None:
         self._check(flow)
-        # Inside of a tunnel the header would go to the server; it was shown when that was opened.
+        # What is ours goes to no server. In a tunnel it was shown when that was opened, and
+        # Playwright's WebKit shows it there again.
+        headers = flow.request.headers
+        headers.fields = tuple(field for field in headers.fields if not is_own(*field))
         if flow.response is None and flow.client_conn not in self._tunnels:
             self._show(flow)
 
     def _check(self, flow: HTTPFlow) -> None:
         if flow.client_conn not in self._unknown:
             return
+        # Refused until it is known, as above.
+        flow.response = Response.make(407, _NOT_SHOWN, dict([CHALLENGE]))
+        shown = flow.request.headers.pop(HEADER, "")
         listener = self._listeners.of(flow.client_conn)
+        if not listener.session:
+            flow.response.text = _NO_TOKEN
         token = listener.secret if listener.session else self._token()
-        if is_shown(flow.request.headers.pop(HEADER, ""), token):
+        if is_shown(shown, token):
+            flow.response = None
             if flow.request.method == "CONNECT":
                 self._unknown.discard(flow.client_conn)  # its tunnel is its own from here on
-            return
-        flow.response = Response.make(
-            407,
-            "This proxy asks for the token that `pilothouse token --http` prints: send it as the"
-            " password, with any name, or as a bearer token.\n",
-            dict([CHALLENGE]),
-        )
 
     # Towards the proxy of a session
 
