@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import psutil
 
 from tests.support import forkserver
 from tests.support.agent import Agent
+from tests.support.living import commands_below
 from tests.support.servers import environment
 from tests.support.until import wait_until
 
@@ -96,12 +96,10 @@ class Driver(Agent):
 
     def inventory(self) -> dict[str, frozenset[str]]:
         """Return the processes below the server (of a browser only its first), tabs and files."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        commands = Counter(command for one in below if (command := _command(one)))
         told = self.ask("tabs")
         tabs = () if told["isError"] else told["structuredContent"]["tabs"]  # no session is open
         return {
-            "processes": frozenset(f"{many} × {command}" for command, many in commands.items()),
+            "processes": commands_below(self.process.pid),
             "tabs": frozenset(tab["id"] for tab in tabs),
             "files": frozenset(path.name for path in self.files.iterdir()),
         }
@@ -129,16 +127,6 @@ class Driver(Agent):
             stop = forkserver.command("pilothouse", "stop")
             subprocess.run(stop, env=environment({"PILOTHOUSE_HOME": str(self.home)}), check=True)
         shutil.rmtree(self.home, ignore_errors=True)
-
-
-def _command(process: psutil.Process) -> str:
-    """Return the command of a process; none for those that a browser starts and ends itself, nor
-    for Playwright's driver, which the first session starts for all."""
-    with suppress(psutil.Error):
-        words = process.cmdline()
-        if not any(word.startswith("--type=") or word == "run-driver" for word in words):
-            return " ".join(words)[:300]
-    return ""
 
 
 def size(png: bytes) -> tuple[int, int]:

@@ -6,6 +6,7 @@ named like that, which no program minds.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 
 import psutil
@@ -28,6 +29,19 @@ def living(mark: str, *, variable: str = "LC_MARK", named: str = "") -> list[psu
             if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
+
+
+def commands_below(pid: int) -> frozenset[str]:
+    """Return the commands of all processes below one, each with how often it runs: of a browser its
+    first alone, and without Playwright's driver, which the first session starts for all."""
+    commands: Counter[str] = Counter()
+    with suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                words = process.cmdline()
+                if words and not any(w.startswith("--type=") or w == "run-driver" for w in words):
+                    commands[" ".join(words)[:300]] += 1
+    return frozenset(f"{many} × {command}" for command, many in commands.items())
 
 
 def none_left(left: list[psutil.Process]) -> None:

@@ -197,7 +197,9 @@ class RawStdio:
             self._errors.append(line)  # one by one: log() reads meanwhile
 
     def log(self) -> str:
-        """What the server has written to stderr so far."""
+        """Return what the server has written to stderr so far; all of it once it has ended."""
+        if self.process.poll() is not None:
+            self._drain.join(5)  # the last lines may not have been read; its children may hold on
         return b"".join(self._errors).decode()
 
     def send(self, raw: bytes) -> None:

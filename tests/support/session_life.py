@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.support.living import living
+from tests.support.hermetic import leftovers
+from tests.support.living import commands_below, living
 from tests.support.servers import RawStdio
 
 if TYPE_CHECKING:
@@ -225,6 +226,13 @@ class Driver(RawStdio):
         return self.call("endSession", sessionId=session["sessionId"], **arguments)
 
     # Processes
+
+    def inventory(self) -> dict[str, frozenset[str]]:
+        """Return the processes below the server and the files that it has in its temp folder."""
+        return {
+            "processes": commands_below(self.process.pid),
+            "files": frozenset(leftovers.files_in(self.place.temp)),
+        }
 
     def below(self) -> list[psutil.Process]:
         """Every live process below ours, however deep."""

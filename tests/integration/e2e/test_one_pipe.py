@@ -231,6 +231,7 @@ class Rig:
 
     async def open(self) -> None:
         self.page.on("console", lambda line: self.played.append(int(line.text.split()[1])))
+        await self.page.evaluate("0")  # so that the driver has heard of that before the first line
         self.cdp = await Cdp.share(self.pipe, self._take)
         targets = await self.cdp.call("Target.getTargets")
         (target,) = (one for one in targets["targetInfos"] if one["type"] == "page")
@@ -284,7 +285,10 @@ ALL = list(range(LINES))
 async def test_ten_thousand_lines_reach_both_in_order(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
         rig.flood()
-        await until(lambda: len(rig.observed) >= LINES and len(rig.played) >= LINES)
+        await until(
+            lambda: len(rig.observed) >= LINES and len(rig.played) >= LINES,
+            missing=lambda: (len(rig.observed), len(rig.played)),
+        )
         assert rig.observed == rig.played == ALL
         assert rig.cdp.counts.bad_frames == 0
 

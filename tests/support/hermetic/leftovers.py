@@ -164,6 +164,11 @@ def left_after[T](look: Callable[[], T]) -> T:
 
 
 def files_of(place: Place) -> list[str]:
-    """Return what lies in a place's folder for temporary files, but for what is not ours to tidy:
+    """Return what lies in a place's folder for temporary files."""
+    return files_in(place.temp)
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return what lies in a folder for temporary files, but for what is not ours to tidy:
     Chromium's and Playwright's own files, after they were killed."""
-    return sorted(name for name in os.listdir(place.temp) if not name.startswith(FOREIGN))
+    return sorted(name for name in os.listdir(folder) if not name.startswith(FOREIGN))
