@@ -71,12 +71,14 @@ class Caller:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
             named = given.structured.get("sessionId")
-            self._log.info(
-                "tool_invoked",
-                sessionId=self._redactor.text(_session_of(raw, about, named, session)),
-                tool=tool.name,
-                durationMs=round(took, 3),
-            )
+            told = {
+                "sessionId": self._shown_id(
+                    _session_of(raw, about, named, session), about, session
+                ),
+                "tool": tool.name,
+                "durationMs": round(took, 3),
+            }
+            self._log.write("info", "tool_invoked", told, is_ours=True)
             # Told at its end, like every event: a ring is read in the order in which it grew.
             session.timeline.emit(
                 ToolInvoked(at=session.clock(), tool=tool.name, duration_ms=round(took, 3))
@@ -116,14 +118,23 @@ class Caller:
         )
         named = _session_of(raw, about, fault.details.get("sessionId"), session)
         level = "error" if fault.code in ERRORS else "warn"
-        details = {"sessionId": self._redactor.text(named), "tool": tool.name, "code": fault.code}
-        self._log.write(level, "error_occurred", details)
+        details = {
+            "sessionId": self._shown_id(named, about, session),
+            "tool": tool.name,
+            "code": fault.code,
+        }
+        self._log.write(level, "error_occurred", details, is_ours=True)
         now = iso(session.clock())
         call: dict[str, Any] = {"tool": tool.name, "sessionId": named, "timestamp": now}
         if not isinstance(fault, Internal):  # of which nothing is told but its number
             call["args"] = _small(raw, self._redactor)
         context = {"timestamp": now, "context": call}
         return failure(tool.group, fault, self._redactor, context)
+
+    def _shown_id(self, named: str, about: CurrentCall, session: Session) -> str:
+        """Return a session's id as the log has it: masked, unless it is known to be one."""
+        is_known = named in (about.session_id, session.id)
+        return named if is_known else self._redactor.text(named)
 
     def _incident(self, tool: Tool, error: Exception, session_id: str) -> Internal:
         incident = secrets.token_hex(4)

@@ -23,6 +23,7 @@ MOST_WAIT_MS = 1_000
 """For whoever reads the log: what they leave unread for so long is not written."""
 SEVERITIES = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 """The names by which Cloud Logging knows the levels."""
+_ENCODER = json.JSONEncoder(default=repr, allow_nan=False)
 
 
 class Log:
@@ -72,7 +73,11 @@ class Log:
             details["traceback"] = "".join(traceback.format_exception(error))
         self.write("error", event, details)
 
-    def write(self, level: str, event: str, details: dict[str, Any]) -> None:
+    def write(
+        self, level: str, event: str, details: dict[str, Any], *, is_ours: bool = False
+    ) -> None:
+        """Write one line; of details that are all our own words nothing is looked at for secrets,
+        which would cost more than the line."""
         if LEVELS[level] < self._least:
             return
         line: dict[str, Any] = {
@@ -88,9 +93,9 @@ class Log:
         if session is not None:
             line["sessionId"] = session
         if details:
-            line["details"] = self._redactor.value(details)
+            line["details"] = details if is_ours else self._redactor.value(details)
         try:
-            text = json.dumps(line, default=repr, allow_nan=False)
+            text = _ENCODER.encode(line)
         except (TypeError, ValueError):  # a key that is no text, or a number that JSON lacks
             text = json.dumps({**line, "details": repr(line.get("details"))})
         # The stream is looked up at each write: a transport may have moved stderr meanwhile.
