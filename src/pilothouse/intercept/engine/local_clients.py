@@ -3,9 +3,9 @@
 
 An addon of mitmproxy, and its first one. A client of another user is hung up on before it has
 said anything. Where everybody is to be asked for the token, or the system does not tell who has
-connected, a client of an HTTP proxy shows it in Proxy-Authorization, which goes no further. The listener of a session's
-browser has a secret of its own for that, which is good for the session's proxy behind it, too. A
-forwarder has no place for a token: it stays our own user's.
+connected, a client of an HTTP proxy shows it in Proxy-Authorization, which goes no further. The
+listener of a session's browser has a secret of its own for that, which is good for the session's
+proxy behind it, too. A forwarder has no place for a token: it stays our own user's.
 """
 
 from __future__ import annotations
