@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections import deque
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from pilothouse import local_users, socket_owner
@@ -136,3 +139,41 @@ def test_other_users_are_others_and_root_is_let_in(monkeypatch: pytest.MonkeyPat
     for uid, caller in ((0, Caller.OWN), (own, Caller.OWN), (own + 1, Caller.OTHER)):
         monkeypatch.setattr(local_users, "owner_of", lambda *_, uid=uid: Owner(uid, 7))
         assert caller_at(*ends) is caller
+
+
+def test_on_macos_the_own_processes_are_asked_and_whoever_is_in_none_of_them_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unasked(*_: object) -> None:
+        raise AssertionError("netlink and /proc are not there")
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(local_users, "owner_of", unasked)
+    monkeypatch.setattr(local_users, "_found_last", deque(maxlen=8))
+    monkeypatch.setattr(psutil, "pids", lambda: [ROOTS, OWN])
+    monkeypatch.setattr(psutil, "Process", MacProcess)
+    here = ("127.0.0.1", 4000)
+    assert caller_at(("127.0.0.1", 1001), here) is Caller.OWN
+    assert caller_at(("127.0.0.1", 1000), here) is Caller.OTHER  # although root's
+    assert caller_at(("127.0.0.1", 1002), here) is Caller.OTHER
+    assert caller_at(("127.0.0.1", 1001), ("127.0.0.1", 4001)) is Caller.OTHER
+
+
+ROOTS, OWN = 1, 2
+
+
+class MacProcess:
+    """One of root, whose sockets only root may see, and one of our own user."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def uids(self) -> SimpleNamespace:
+        return SimpleNamespace(real=0 if self._pid == ROOTS else os.getuid())
+
+    def net_connections(self, kind: str) -> list[SimpleNamespace]:
+        assert kind == "tcp"
+        if self._pid == ROOTS:
+            raise psutil.AccessDenied(self._pid)
+        listens = SimpleNamespace(laddr=("127.0.0.1", 1002), raddr=())
+        return [listens, SimpleNamespace(laddr=("127.0.0.1", 1001), raddr=("127.0.0.1", 4000))]

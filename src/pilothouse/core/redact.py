@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Protocol, overload
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -26,13 +25,12 @@ from pilothouse.core.secret_names import (
     is_secret_query_key,
 )
 from pilothouse.core.secret_needles import SHORTEST, Needles
+from pilothouse.core.secret_oauth import is_secret_state, is_state, mask_oauth, state_beside
 from pilothouse.core.secret_queries import (
     ESCAPED,
     PAIR_KEYS,
     PAIR_MARK,
-    has_oauth_state,
     is_form,
-    is_secret_pair,
     may_hold_secrets,
     runs_of_pairs,
 )
@@ -296,8 +294,12 @@ class Redactor:
         """Mask the secret values of `key=value` pairs, as in a query, a fragment or a form."""
         has_nested_url = depth > 0 and any(mark in text for mark in ("%3D", "%3d", "%40"))
         keys = PAIR_KEYS.findall(text)
-        is_secret = partial(is_secret_pair, with_state=has_oauth_state(keys))
-        has_secret = any(map(is_secret, keys))
+        state = state_beside(keys)
+
+        def is_secret(key: str) -> bool:
+            return is_secret_query_key(key) or (state == "any" and is_state(key))
+
+        has_secret = bool(state) or any(map(is_secret, keys))
         if not (has_secret or has_nested_url or self._short):
             return text
 
@@ -308,6 +310,8 @@ class Redactor:
                 return (*value.span(), MASK) if value else None
             value = _PATH_VALUE.match(text, pair.end())
             if value and unquote_plus(value[0]) in self._short:
+                return *value.span(), MASK
+            if value and is_secret_state(pair[2], value[0], state):
                 return *value.span(), MASK
             if value and has_nested_url and "%" in value[0]:
                 inner = unquote(value[0])
@@ -339,6 +343,9 @@ class Redactor:
         return "".join((*out, text[done:]))
 
     def _read(self, text: str, depth: int, is_code: bool = False) -> str:
+        # In source code both names are variables.
+        if not is_code:
+            text = mask_oauth(text)
         spots = _spots(text)
         # In source code `a?b=c:d` is a choice.
         has_pairs = not is_code and "=" in text and self._may_hold_pairs(text)
@@ -463,10 +470,10 @@ def _are_records(values: list[Any]) -> bool:
 def _mask_oauth_state(records: list[Any]) -> list[Any]:
     """Mask the `state` of a query or a form in the records of HAR, as in its text."""
     pairs = [one for one in records if isinstance(one, dict) and "value" in one]
-    if has_oauth_state(str(one.get("name")) for one in pairs):
-        for one in pairs:
-            if one["value"] and str(one.get("name")).lower() == "state":
-                one["value"] = MASK
+    state = state_beside(str(one.get("name")) for one in pairs)
+    for one in pairs if state else ():
+        if one["value"] and is_secret_state(str(one.get("name")), str(one["value"]), state):
+            one["value"] = MASK
     return records
 
 

@@ -29,13 +29,16 @@ _NO_LETTERS = bytes(byte for byte in range(128) if chr(byte) not in string.ascii
 _URL_WITH_VALUES = r"""://[^\s"'<>\\]*[@=]"""
 # In a path and in a form there are keys that are secret only there, such as `code`.
 _PAIR = r"""(?:[?&]|\\u0026)[^\s"'<>\\=&]*="""
+# Both are secret in a line that has them, see `secret_oauth`.
+_STATE = r"""state(?:\\*["'])?\s?(?:[=:]|%3D)"""
+_OAUTH = f"code.*{_STATE}|{_STATE}.*code"
 
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[Any, Any]:
     names = compile_pattern("|".join(NAME_HINTS), memory=OWN_MEMORY)
     shapes = "|".join(
-        (_URL_WITH_VALUES, _PAIR, *(hint.replace(".", r"\.") for hint in SHAPE_HINTS))
+        (_URL_WITH_VALUES, _PAIR, _OAUTH, *(hint.replace(".", r"\.") for hint in SHAPE_HINTS))
     )
     return names, compile_pattern(shapes, ignore_case=True, memory=OWN_MEMORY)
 

@@ -1,10 +1,10 @@
 """Finding `key=value` pairs in text: in URLs, in paths as servers log them, in forms."""
 
 import re
-from collections.abc import Iterable, Iterator
-from urllib.parse import unquote_plus
+from collections.abc import Iterator
 
 from pilothouse.core.secret_names import is_secret_query_key
+from pilothouse.core.secret_oauth import state_beside
 
 PAIR_KEYS = re.compile(r"(?:^|[?&;])([^=&;?/:\s]{1,128})=")
 PAIR_MARK = re.compile(r"(?:[?&]|\\u0026)[^=&;?/:\s]{1,128}=")
@@ -21,9 +21,6 @@ _ESCAPES = frozenset("fnrt")
 _REST = re.compile(r"""(?:[^\s"'<>\\]++|\\u0026)*+""")
 _ENDS_A_WORD = frozenset("\"'<>\\")
 _FORM = re.compile(r'[^\s"<>\\=&?;/:#]{1,128}=[^\s"<>\\]*+')
-_OF_OAUTH = frozenset(
-    "access_token client_id code id_token redirect_uri response_type session_state".split()
-)
 
 
 def may_hold_secrets(text: str) -> bool:
@@ -37,8 +34,7 @@ def may_hold_secrets(text: str) -> bool:
     # A key of a form may have an apostrophe in it; everywhere else one begins the word.
     keys = words | {word.rpartition("'")[2] for word in words}
     keys |= {key[1:] for key in keys if key[:1] in _ESCAPES}
-    with_state = has_oauth_state(keys)
-    return any(is_secret_pair(key, with_state=with_state) for key in keys)
+    return bool(state_beside(keys)) or any(map(is_secret_query_key, keys))
 
 
 def runs_of_pairs(text: str) -> Iterator[tuple[int, int]]:
@@ -64,14 +60,3 @@ def _ends_word(character: str) -> bool:
 def is_form(text: str) -> bool:
     """Tell whether a whole text looks like the body of a form of more than one field."""
     return "&" in text and _FORM.fullmatch(text) is not None
-
-
-def has_oauth_state(keys: Iterable[str]) -> bool:
-    """Tell whether a `state` among these keys is the one of OAuth; alone it is of anything."""
-    names = {unquote_plus(key).lower() for key in keys}
-    return "state" in names and not names.isdisjoint(_OF_OAUTH)
-
-
-def is_secret_pair(key: str, *, with_state: bool) -> bool:
-    """Tell whether a pair's value is secret; `with_state` where its state is that of OAuth."""
-    return is_secret_query_key(key) or (with_state and unquote_plus(key).lower() == "state")

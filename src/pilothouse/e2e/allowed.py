@@ -19,14 +19,13 @@ from pilothouse.e2e.arguments import check_arguments
 from pilothouse.e2e.model import CommandNotAllowed
 from pilothouse.e2e.own_code import ROOTS_SETTING, Unfit
 from pilothouse.e2e.program_file import (
-    SETTING,
     check_program_file,
     find_listed,
     locate_program,
     refusal,
 )
 from pilothouse.e2e.runners import plain_name
-from pilothouse.e2e.served_code import check_app
+from pilothouse.e2e.variables import check_variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,58 +130,13 @@ def child_env(
                 expected="names without '=', values without zero bytes",
             )
         if restricted_to is not None:
-            _check_variable(name, value, restricted_to)
+            try:
+                check_variable(name, value, restricted_to)
+            except Unfit as unfit:
+                raise CommandNotAllowed(
+                    f"The variable {name} may not be set: {unfit}.",
+                    hint=unfit.hint,
+                    variable=name,
+                    setting=unfit.setting,
+                ) from None
     return {**server_environment(environ), **extra, **({"PORT": str(port)} if port else {})}
-
-
-def _check_variable(name: str, value: str, place: Place) -> None:
-    reason, hint, setting = "", "Leave it out of env, or set it inside the command itself.", SETTING
-    if _injects(name.upper()):
-        reason = "it can make a program run other code"
-    elif name.upper() in _SOURCES:
-        try:
-            if name.upper() == "FLASK_APP":
-                check_app(value, place)
-            else:
-                place.check_inside(value)
-        except Unfit as unfit:
-            reason, hint, setting = str(unfit), unfit.hint, unfit.setting
-    if reason:
-        raise CommandNotAllowed(
-            f"The variable {name} may not be set: {reason}.",
-            hint=hint,
-            variable=name,
-            setting=setting,
-        )
-
-
-# Variables
-
-_INJECTING = frozenset(
-    "PATH HOME SHELL IFS ENV BASH_ENV BASHOPTS SHELLOPTS PS4 PROMPT_COMMAND CDPATH GLOBIGNORE"
-    " ZDOTDIR NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE RUBYOPT RUBYLIB GEM_PATH GEM_HOME"
-    " PERL5OPT PERL5LIB PERLLIB PERL5DB PHPRC PHP_INI_SCAN_DIR JAVA_TOOL_OPTIONS _JAVA_OPTIONS"
-    " JDK_JAVA_OPTIONS JAVA_OPTS CLASSPATH MAVEN_OPTS GRADLE_OPTS MAKEFLAGS GNUMAKEFLAGS MAKEFILES"
-    " GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES LUA_INIT LUA_PATH LUA_CPATH DOTNET_STARTUP_HOOKS"
-    " EDITOR VISUAL PAGER BROWSER ELIXIR_ERL_OPTIONS RUSTC_WRAPPER OPENSSL_CONF SSLKEYLOGFILE"
-    " TMPDIR GOFLAGS GOROOT GOPATH GOTOOLCHAIN NODE_COMPILE_CACHE ESBUILD_BINARY_PATH VIRTUAL_ENV"
-    " CONDA_PREFIX XDG_CONFIG_HOME XDG_CONFIG_DIRS XDG_DATA_HOME XDG_DATA_DIRS GUNICORN_CMD_ARGS"
-    " UVICORN_APP_DIR UVICORN_ENV_FILE UVICORN_LOG_CONFIG OPENSSL_ENGINES OPENSSL_MODULES"
-    " R_PROFILE R_PROFILE_USER R_ENVIRON R_ENVIRON_USER R_LIBS R_LIBS_USER TCLLIBPATH"
-    " BASH_LOADABLES_PATH".split()
-)
-_SOURCES = frozenset({"FLASK_APP", "FLASK_ENV_FILE"})
-"""They name code to load, which may be the session's own."""
-_INJECTING_PREFIXES = (
-    "LD_", "DYLD_", "PYTHON", "NPM_CONFIG_", "YARN_", "PNPM_", "BUN_", "DENO_", "COREPACK_",
-    "GIT_", "BASH_FUNC_", "BUNDLE_", "UV_", "PIP_", "POETRY_", "ERL_", "CORECLR_", "COR_",
-    "LUA_INIT_", "CARGO_", "TS_NODE_", "JULIA_",
-)  # fmt: skip
-_HARMLESS = frozenset(
-    "PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED"
-    " PYTHONFAULTHANDLER".split()
-)
-
-
-def _injects(name: str) -> bool:
-    return name in _INJECTING or (name.startswith(_INJECTING_PREFIXES) and name not in _HARMLESS)

@@ -12,10 +12,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pilothouse.e2e.apps import no_module
 from pilothouse.e2e.frameworks import MODULES, known_name, serves
 from pilothouse.e2e.own_code import Unfit, is_installed
 from pilothouse.e2e.runners import LAUNCHERS, MAKE, PACKAGE, RUNNERS, plain_name
-from pilothouse.e2e.served_code import check_configs, check_server, no_module, subcommand_of
+from pilothouse.e2e.served_code import check_configs, check_server, subcommand_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +171,7 @@ def _check_script(
         return
     for one in _names(path):
         _check_tool(one, rest, place)
-    check_server(path.name, rest, place)
+    check_server(path.name, rest, place, path.parent)
 
 
 def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place) -> None:

@@ -1,20 +1,14 @@
-"""Judges what a server or a development tool is told to load: apps, configurations, folders.
-
-`subprocess:getoutput('…')` is an app by its form. So what stands before the colon is a module or a
-file of the session's own, and what stands behind it a name of it, or a call of that with literals.
-"""
+"""Judges what a server or a development tool is told to load: apps, configurations, folders."""
 
 from __future__ import annotations
 
-import ast
-import builtins
 import re
-import sys
 from typing import TYPE_CHECKING
 
+from pilothouse.e2e.apps import check_app, check_class, check_module
 from pilothouse.e2e.frameworks import PLACEHOLDER, known_name
 from pilothouse.e2e.own_code import Unfit
-from pilothouse.e2e.program_file import SETTING
+from pilothouse.e2e.variables import check_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,26 +22,36 @@ FILES = {
     "flask": "--env-file -e",
     "uvicorn": "--app-dir --env-file --log-config",
     "gunicorn": "--chdir --pythonpath --paste --paster --log-config --log-config-json"
-    " --access-logfile --error-logfile --log-file",
+    " --access-logfile --error-logfile --log-file --pid -p",
     "hypercorn": "--log-config --access-logfile --access-log --error-logfile --error-log"
-    " --log-file",
+    " --log-file --pid -p",
     "http.server": "--directory -d",
     "fastapi": "",
     "streamlit": "",
 }
-"""Options of servers that name code to load, a folder to serve or a log to write."""
+"""Options of servers that name code to load, a folder to serve or a file to write."""
 APPS = {"flask": "--app -A", "fastapi": "--entrypoint -e"}
 """Options of theirs that name an app."""
 CONFIGS = {"gunicorn": "--config -c", "hypercorn": "--config -c"}
 """Options of theirs that name a file, or a module behind `python:`."""
+SETTINGS = {"django": "--settings", "manage.py": "--settings"}
+"""Options of theirs that name a module."""
+CLASSES = {
+    "uvicorn": "--loop --http --ws",
+    "gunicorn": "--worker-class -k --logger-class",
+    "hypercorn": "--worker-class -k",
+}
+"""Options of theirs that name a class, or something that they bring."""
+VARIABLES = {"gunicorn": "--env -e"}
+"""Options of theirs that set a variable."""
 APP_OPERANDS = frozenset({"uvicorn", "gunicorn", "hypercorn"})
 """Servers whose operand is an app."""
 FILE_OPERANDS = frozenset({"hypercorn", "fastapi", "streamlit"})
 """Servers whose operand may be a file."""
 _PLAIN = frozenset(
     "--root-path --host --port --bind -b --insecure-bind --quic-bind --certfile --keyfile"
-    " --ca-certs --access-logformat --pid -p --workers -w --worker-class -k --forwarded-allow-ips"
-    " --header --statsd-host --log-syslog-to --env --server.address --server.port"
+    " --ca-certs --access-logformat -p --workers -w --forwarded-allow-ips"
+    " --header --statsd-host --log-syslog-to --server.address --server.port"
     " --server.baseUrlPath --server.headless --server.sslCertFile --server.sslKeyFile".split()
 )
 """Options of servers whose words are none of these."""
@@ -87,8 +91,10 @@ _PATH = re.compile(r"[/~.].*", re.DOTALL)
 _SEPARATOR = re.compile(r"[,:#]")
 
 
-def check_server(name: str, rest: Sequence[str], place: Place) -> None:
+def check_server(name: str, rest: Sequence[str], place: Place, beside: Path | None = None) -> None:
     """Check what a server or tool of the framework table is told to load.
+
+    Python also imports what lies in the folder of its script, `beside` it.
 
     Raises:
         Unfit: it would take code from its command line, or of others.
@@ -109,32 +115,26 @@ def check_server(name: str, rest: Sequence[str], place: Place) -> None:
     into = [place.cwd / source for option, source in sources if _goes_into(option)]
     bases = [place.cwd, *into]
     modules = [place.cwd / one for option, source in sources for one in _folders(option, source)]
+    looked_in = [*bases, *modules, *((beside,) if beside else ())]
     for option, source in sources:
         if _is_one_of(option, APPS.get(known, "")):
-            check_app(source, place, [*bases, *modules])
+            check_app(source, place, looked_in)
+        elif _is_one_of(option, SETTINGS.get(known, "")):
+            check_module(source, place, looked_in)
+        elif _is_one_of(option, CLASSES.get(known, "")):
+            check_class(source, place, looked_in)
+        elif _is_one_of(option, VARIABLES.get(known, "")):
+            _check_assignment(source, place)
         elif _is_one_of(option, CONFIGS.get(known, "")) and source.startswith("python:"):
-            _check_module(source.removeprefix("python:"), place, [*bases, *modules])
+            check_module(source.removeprefix("python:"), place, looked_in)
         elif source != "-" or "log" not in option:
             _check_paths(source, place, bases[:1] if _goes_into(option) else bases)
     for word in _targets(known, rest, operands):
         # Without a colon it may be what an unknown option is given.
         if known in APP_OPERANDS and ":" in word:
-            check_app(_without_mode(word), place, [*bases, *modules])
+            check_app(_without_mode(word), place, looked_in)
         elif known in FILE_OPERANDS:
             _check_paths(word, place, bases)
-
-
-def check_app(text: str, place: Place, bases: Sequence[Path] = ()) -> None:
-    """Check an app as servers take it: `module`, `module:name`, `shop/app.py:create('dev')`.
-
-    Raises:
-        Unfit: it is no module of the session's own, or more than a name of it.
-        Outside: it lies outside the folders of the session.
-    """
-    module, _, name = text.partition(":")
-    _check_module(module, place, bases or [place.cwd])
-    if name and not _is_plain(name):
-        raise Unfit(f"{name} is more than the name of an app, or a call of it with literals")
 
 
 def check_configs(words: Sequence[str], place: Place) -> None:
@@ -155,18 +155,6 @@ def check_configs(words: Sequence[str], place: Place) -> None:
             place.check_inside(value.removeprefix("file://"))
 
 
-def no_module(reason: str, module: str, place: Place) -> Unfit:
-    """Return the fault for a module that is not in the folder in which Python runs."""
-    unfit = Unfit(reason)
-    source = place.cwd / "src"
-    if place.has_module(module, source):
-        unfit.hint = (
-            f'Run it in the folder that has {module} (cwd: "{source}"), or have the program itself'
-            f" listed in {SETTING}."
-        )
-    return unfit
-
-
 def subcommand_of(name: str, words: Sequence[str]) -> str:
     """Return the first word that is no option and given to none, empty if there is none."""
     _, operands = _sources(name, words)
@@ -180,44 +168,13 @@ def _check_paths(text: str, place: Place, bases: Sequence[Path]) -> None:
             place.check_inside(piece, base)
 
 
-def _check_module(given: str, place: Place, bases: Sequence[Path]) -> None:
-    """Check that a server takes a module from the session's folders: by its name, or by a path."""
-    if "/" in given or given.endswith(".py"):
-        path = place.check_inside(given)
-        path = path.parent if path.stem == "__init__" else path
-        name, bases = path.name.removesuffix(".py"), [path.parent]
-        # Flask starts at the outermost package.
-        outermost = path.parent
-        while (outermost / "__init__.py").exists() and outermost.parent != outermost:
-            outermost = outermost.parent
-        tops = {name, *path.relative_to(outermost).parts[:1]}
-    else:
-        name = given
-        tops = {given.partition(".")[0]}
-    if tops := {top.removesuffix(".py") for top in tops} & sys.stdlib_module_names:
-        # A server has loaded many of these before it looks into any folder.
-        raise Unfit(f"{given} may be Python's own {tops.pop()}")
-    if any(place.has_module(name, base) for base in bases):
-        return
-    if place.has_module(name, place.cwd / "src", first=False):
-        return  # installed in place, if at all
-    folders = ", ".join(dict.fromkeys(map(str, bases)))
-    raise no_module(f"{given} is no module in the folder in which it runs ({folders})", name, place)
-
-
-def _is_plain(text: str) -> bool:
-    """Tell whether an app is a name, or a call of one with literals: hypercorn evaluates it."""
+def _check_assignment(source: str, place: Place) -> None:
+    name, _, value = source.partition("=")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-        if isinstance(tree, ast.Call):
-            for value in (*tree.args, *(keyword.value for keyword in tree.keywords)):
-                ast.literal_eval(value)
-            return isinstance(tree.func, ast.Name) and not hasattr(builtins, tree.func.id)
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        return False
-    while isinstance(tree, ast.Attribute):
-        tree = tree.value
-    return isinstance(tree, ast.Name)
+        check_variable(name, value, place)
+    except Unfit as unfit:
+        unfit.args = (f"the variable {name} may not be set: {unfit}",)
+        raise
 
 
 def _check_tool(known: str, words: Sequence[str], place: Place) -> None:
@@ -277,21 +234,23 @@ def _is_one_of(option: str, options: str) -> bool:
 
 def _sources(known: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the options that name code with what they are given, and the operands."""
-    options = " ".join(table.get(known, "") for table in (FILES, APPS, CONFIGS))
+    tables = (FILES, APPS, CONFIGS, SETTINGS, CLASSES, VARIABLES)
+    options = " ".join(table.get(known, "") for table in tables)
+    plain = _PLAIN.difference(options.split())
     letters = {one[1] for one in options.split() if not one.startswith("--")}
     sources: list[tuple[str, str]] = []
     operands: list[str] = []
     waiting = ""
     for word in words:
         if waiting:
-            if waiting not in _PLAIN:
+            if waiting not in plain:
                 sources.append((waiting, word))
             waiting = ""
         elif not word.startswith("-"):
             operands.append(word)
         else:
             flag, equals, value = word.partition("=")
-            if flag in _PLAIN:
+            if flag in plain:
                 waiting = "" if equals else flag
             elif word.startswith("--"):
                 if len(flag) > 2 and _is_one_of(flag, options):
@@ -299,10 +258,20 @@ def _sources(known: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], l
                         sources.append((flag, value))
                     else:
                         waiting = flag
-            elif found := [at for at, letter in enumerate(word) if at and letter in letters]:
-                option = f"-{word[found[0]]}"
-                if attached := word[found[0] + 1 :].removeprefix("="):
+            elif at := _first_of(letters, word, plain):
+                option = f"-{word[at]}"
+                if attached := word[at + 1 :].removeprefix("="):
                     sources.append((option, attached))
                 else:
                     waiting = option
     return sources, operands
+
+
+def _first_of(letters: set[str], word: str, plain: frozenset[str]) -> int:
+    """Return where one of these options stands among the letters of a word, or 0."""
+    for at, letter in enumerate(word[1:], 1):
+        if letter in letters:
+            return at
+        if f"-{letter}" in plain:
+            break  # what follows is given to it
+    return 0

@@ -20,8 +20,13 @@ from mimetypes import guess_type
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pilothouse.core.secret_names import header_rule, is_secret_autofill, is_secret_key
-from pilothouse.core.secret_queries import has_oauth_state, is_secret_pair
+from pilothouse.core.secret_names import (
+    header_rule,
+    is_secret_autofill,
+    is_secret_key,
+    is_secret_query_key,
+)
+from pilothouse.core.secret_oauth import is_secret_state, state_beside
 from pilothouse.core.secret_shapes import KNOWN_SCHEMES, MASK
 
 if TYPE_CHECKING:
@@ -254,8 +259,10 @@ def _pairs(records: Any) -> Iterator[tuple[str, str]]:
 def _in_pairs(records: Any) -> Iterator[str]:
     """Yield the secrets of a query or a form."""
     pairs = [*_pairs(records)]
-    with_state = has_oauth_state(name for name, _ in pairs)
-    yield from (value for name, value in pairs if is_secret_pair(name, with_state=with_state))
+    state = state_beside(name for name, _ in pairs)
+    for name, value in pairs:
+        if is_secret_query_key(name) or is_secret_state(name, value, state):
+            yield value
 
 
 def _in_headers(headers: Any) -> Iterator[str]:

@@ -167,3 +167,51 @@ async def test_a_browsers_password_goes_to_no_server(engine: Rig) -> None:
             writer.close()
         assert len(server.heads) == 2
         assert b"proxy-authorization" not in b"".join(server.heads).lower()
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+async def test_what_our_own_user_shows_the_proxy_goes_to_no_server_and_into_no_history(
+    engine: Rig, scheme: str
+) -> None:
+    """As with HTTP_PROXY=http://x:TOKEN@127.0.0.1:PORT."""
+    shown = scheme.encode() + b" " + b64encode(b"x:the-token-of-the-home")
+    async with http_upstream() as server, http_upstream() as chained:
+        straight, through_another = free_port(), free_port()
+        proxy = {"port": int(chained.address.rpartition(":")[2]), "http_proxy": True}
+        await engine.listen(
+            listen=[{"port": straight}, {"port": through_another, "server_id": 1}], servers=[proxy]
+        )
+        for port in (straight, through_another):
+            wire = through(server.address, shown, tunnel=False)
+            assert (await opened(port, wire)).startswith(b"HTTP/1.1 200 ")
+        # A tunnel that is refused is recorded, unlike one that is opened.
+        refused = through(f"127.0.0.1:{straight}", shown, tunnel=True)
+        assert not (await opened(straight, refused)).startswith(b"HTTP/1.1 200 ")
+        assert len(server.heads) == len(chained.heads) == 1
+        assert b"proxy-authorization" not in b"".join(server.heads + chained.heads).lower()
+    packets = repr(await engine.packets())
+    assert "/hello" in packets
+    assert "CONNECT" in packets
+    assert shown.decode() not in packets
+
+
+async def test_what_is_shown_within_a_tunnel_or_to_a_forwarder_is_the_servers(engine: Rig) -> None:
+    async with http_upstream() as server:
+        port, forwarder = free_port(), free_port()
+        await engine.listen(
+            listen=[{"port": port}, {"port": forwarder, "type": "FORWARDER", "server_id": 1}],
+            servers=[{"port": int(server.address.rpartition(":")[2])}],
+        )
+        field = "Proxy-Authorization: Basic eDp5"
+        async with asyncio.timeout(GUARD_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(through(server.address, b"Basic b3V0ZXI6", tunnel=True))
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.write(
+                f"GET /hello HTTP/1.1\r\nHost: {server.address}\r\n{field}\r\n\r\n".encode()
+            )
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        wire = f"GET /hello HTTP/1.1\r\nHost: {server.address}\r\n{field}\r\n\r\n".encode()
+        assert (await opened(forwarder, wire)).startswith(b"HTTP/1.1 200 ")
+        assert [head.count(field.encode()) for head in server.heads] == [1, 1]

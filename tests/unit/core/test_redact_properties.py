@@ -28,6 +28,7 @@ _FRAGMENTS = st.sampled_from(
         *('\\"', "://", "%3D", "%40", "Bearer ", "Basic ", "Cookie: ", "\r\n", "12", "[redac"),
         *("password=", "token: ", '"token":', "-----BEGIN PRIVATE KEY-----", "form-data; name="),
         *(MASK, "ed]", "%5Bredacted%5D"),
+        *("state=", '"state":"', "1a2b3c4d", "code%3D", "&error=", " "),
         *("?code=", "&state=", "code=", "&a=1", "?a=b&", "\\u0026a="),
     ]
 )  # fmt: skip
@@ -85,7 +86,7 @@ _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | _FRAGMENTS,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["a", "token", "tokens", "auth", "name", "x.y"]), inner)
+        | st.dictionaries(st.sampled_from("a token tokens auth name x.y code state".split()), inner)
     ),
     max_leaves=12,
 )
@@ -116,6 +117,7 @@ HOSTILE = [
     "<password>", 'form-data; name="password"\r\n', "\nX-Api-Key: ", "://a:b@", "sk-", "SG.", "a-",
     "?code=", "?a=1&", "a=1&b=2 ", "a=&", "&code=", "(a=", "?", "&", "code=1&state=2 ", "a=b;&c=",
     "\\u0026a=1",
+    'code="state=', "state=code:\\", "code%3Dstate%3D", "code=a1 state=1a2b3c4d\n",
     '"name":"token","value":', MASK, "\u0130", " ", "set-cookie: a=b;",
 ]  # fmt: skip
 

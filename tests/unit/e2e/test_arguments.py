@@ -17,8 +17,8 @@ PROJECT = """
     app.py server.js manage.py main.ts run.sh site/__main__.py app.pyz artisan conf.py bin/rails
     shop/__init__.py shop/__main__.py shop/web.py shop/deep/__init__.py
     bare/main.py bare/inner/job.py empty/readme.txt pip/__main__.py calendar.py runpy.py
-    own/pip/__init__.py own/pip/__main__.py own/app.py own/flask.py own/web/index.html
-    package.json sub/app.py index.js lib/index.js
+    own/pip/__init__.py own/pip/__main__.py own/app.py own/flask.py own/manage.py own/web/index.html
+    package.json sub/app.py sub/manage.py index.js lib/index.js
     .venv/pyvenv.cfg .venv/bin/pip .venv/bin/flask .venv/bin/daphne
     .venv/lib/python3.13/site-packages/pip/__init__.py
     .venv/lib/python3.13/site-packages/pip/__main__.py
@@ -45,7 +45,7 @@ ALLOWED = """
     python3 within.py | python3 site | python3 site/ | python3 app.pyz | python3 .
     sub: python3 app.py | sub: python3 ../app.py | python3 -uB app.py | python3 -bb app.py
     python3 gone.py | python3 -I app.py | python3 manage.py runserver | python3 manage.py migrate
-    python3 manage.py runserver --settings a.b | python3 -m shop | python3 -m shop.web
+    python3 manage.py runserver --settings shop.web | python3 -m shop | python3 -m shop.web
     python3 -m shop.gone -c x | python3 -m alias | python3 -um shop | python3 -mshop
     python3 -m bare.main | python3 -m bare.inner.job | own: python3 -m pip install x
     python3 -m calendar | own: python3 -m app | own: python3 -m flask shell | python3 -m app
@@ -92,6 +92,15 @@ ALLOWED = """
     node node_modules/rollup/dist/bin/rollup -c vite.config.js
     tsx watch --clear-screen=false main.ts | php artisan serve --env tests | make serve -- other
     manage.py runserver shell | flask --app app run | flask --app app routes
+    python3 sub/manage.py runserver --settings shop.web --pythonpath .
+    python3 own/manage.py runserver --settings pip | python3 -m django runserver --settings=shop.web
+    python3 -m gunicorn app:app -e DEBUG=1 --env MODE=x=y -e DJANGO_SETTINGS_MODULE=shop.web
+    python3 -m gunicorn app:app --pid sub/pid -p pid -blocalhost:3000 -k gthread
+    python3 -m gunicorn app:app -k uvicorn.workers.UvicornWorker -eDEBUG=1
+    python3 -m gunicorn app:app --worker-class=shop.web.Worker | gunicorn app:app -k app.Worker
+    python3 -m gunicorn app:app --logger-class gunicorn.glogging.Logger
+    python3 -m hypercorn app:app -k uvloop -p sub/pid | python3 -m uvicorn app:app --loop uvloop
+    python3 -m uvicorn app:app --http h11 --ws=none --loop shop.web:loop
     gunicorn shop.web:app -b 127.0.0.1:1 | streamlit run app.py | uvicorn laid:app
 """
 REFUSED = """
@@ -220,6 +229,19 @@ REFUSED = """
     php artisan --env local tinker --execute=1 | php artisan tink --execute=1 | php artisan Tinker
     rails --trace runner 1 | flask --app subprocess:getoutput('id') run | flask --app app shell
     gunicorn os:system('id') | streamlit run https://host.test/x.py | django-admin shell -c 1
+    python3 -m gunicorn app:app -e LD_PRELOAD=/x | python3 -m gunicorn app:app -ePYTHONPATH=/x
+    python3 -m gunicorn app:app --env=GUNICORN_CMD_ARGS=-cpython:os | gunicorn app:app -e PATH=/x
+    python3 -m gunicorn app:app -e DJANGO_SETTINGS_MODULE=requests
+    python3 -m gunicorn app:app --pid {out}/evil.py | python3 -m gunicorn app:app -p {out}/evil.py
+    python3 -m gunicorn app:app -p{out}/evil.py | python3 -m hypercorn app:app --pid={out}/evil.py
+    python3 -m hypercorn app:app -p ../outside/pid | gunicorn app:app --pi {out}/pid
+    python3 -m gunicorn app:app -k requests.Worker | python3 -m gunicorn app:app -kos.system
+    python3 -m gunicorn app:app --worker-class=pip._internal.Worker | gunicorn app:app -k egg:x
+    python3 -m gunicorn app:app --logger-class requests.Logger | gunicorn app:app --logger-cl os.x
+    python3 -m hypercorn app:app --worker-class requests:x | python3 -m uvicorn app:app --loop=pip:x
+    python3 -m uvicorn app:app --http=requests:x | python3 -m uvicorn app:app --ws requests:x
+    python3 -m django runserver --settings=requests | python3 -m django runserver --set os
+    python3 manage.py runserver --settings requests.x | sub: python3 ../manage.py x --settings gone
     uvicorn --factory pip:main | python3 -m flask --app calendar:f('x') run | uvicorn runpy:x
     python3 -m flask --app ./calendar.py:f('x') run | rails -p console
 """
@@ -342,13 +364,53 @@ def test_a_variable_that_names_code_names_the_sessions_own(rig: Rig, name: str) 
 
 @pytest.mark.parametrize(
     "name",
-    "GUNICORN_CMD_ARGS UVICORN_APP_DIR uvicorn_log_config TS_NODE_PROJECT XDG_CONFIG_HOME"
-    " VIRTUAL_ENV ESBUILD_BINARY_PATH NODE_COMPILE_CACHE PYTHONSAFEPATH PYTHONINSPECT"
-    " Node_Options npm_config_node_options UV_PYTHON DENO_DIR".split(),
+    "GUNICORN_CMD_ARGS UVICORN_APP_DIR uvicorn_log_config UVICORN_ENV_FILE UVICORN_NEWER"
+    " TS_NODE_PROJECT XDG_CONFIG_HOME VIRTUAL_ENV ESBUILD_BINARY_PATH NODE_COMPILE_CACHE"
+    " PYTHONSAFEPATH PYTHONINSPECT Node_Options npm_config_node_options UV_PYTHON DENO_DIR".split(),
 )
 def test_a_variable_that_brings_code_in_is_refused(rig: Rig, name: str) -> None:
     with pytest.raises(CommandNotAllowed, match=name):
         child_env({}, {name: "x"}, restricted_to=Place(rig.root, (rig.root,)))
+
+
+APPS = "app:app shop.web:create laid:app"
+MODULES = "app shop.web laid"
+ELSEWHERE = "pip._internal.cli.main:main pip:x os:system gone:app app:open('x','w').read()"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("UVICORN_APP", APPS, ELSEWHERE),
+        ("uvicorn_app", APPS, ELSEWHERE),
+        ("QUART_APP", APPS, ELSEWHERE),
+        ("UVICORN_LOOP", f"auto uvloop {APPS}", "a:b pip._internal:x"),
+        ("UVICORN_HTTP", f"h11 {APPS}", "a:b os:x"),
+        ("UVICORN_WS", f"none websockets-sansio {APPS}", "a:b os:x"),
+        ("DJANGO_SETTINGS_MODULE", MODULES, "pip os gone pip._internal.cli.main"),
+    ],
+)
+def test_a_variable_of_a_server_is_judged_like_its_argument(
+    rig: Rig, name: str, good: str, bad: str
+) -> None:
+    place = Place(rig.root, (rig.root,))
+    for value in good.split():
+        assert child_env({}, {name: value}, restricted_to=place) == {name: value}
+    for value in bad.split():
+        with pytest.raises(CommandNotAllowed, match=f"variable {name} may not be set"):
+            child_env({}, {name: value}, restricted_to=place)
+        assert child_env({}, {name: value}, restricted_to=None) == {name: value}
+
+
+def test_plain_options_of_a_server_may_be_set_by_variables(rig: Rig) -> None:
+    names = "HOST PORT RELOAD LOG_LEVEL PROXY_HEADERS WORKERS ROOT_PATH FACTORY SSL_KEYFILE"
+    given = {f"UVICORN_{name}": "1" for name in names.split()}
+    assert child_env({}, given, restricted_to=Place(rig.root, (rig.root,))) == given
+
+
+def test_a_refused_variable_on_the_command_line_is_named(rig: Rig) -> None:
+    with pytest.raises(CommandNotAllowed, match="the variable LD_PRELOAD may not be set"):
+        rig.check("python3 -m gunicorn app:app -e LD_PRELOAD=/x")
 
 
 @pytest.mark.parametrize(

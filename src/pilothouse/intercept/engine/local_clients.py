@@ -3,9 +3,9 @@
 
 An addon of mitmproxy, and its first one. A client of another user is hung up on before it has
 said anything. Where everybody is to be asked for the token, or the system does not tell who has
-connected, a client of an HTTP proxy shows it in Proxy-Authorization. The listener of a session's
-browser has a secret of its own for that, which is good for the session's proxy behind it, too. A
-forwarder has no place for a token: it stays our own user's.
+connected, a client of an HTTP proxy shows it in Proxy-Authorization, which goes no further. The
+listener of a session's browser has a secret of its own for that, which is good for the session's
+proxy behind it, too. A forwarder has no place for a token: it stays our own user's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LocalClients:
         self._unknown: WeakSet[Client] = WeakSet()
         """Those that have to show the token."""
         self._tunnels: WeakSet[Client] = WeakSet()
-        """Those that have asked for one."""
+        """Those that have one."""
         self._told: set[int] = set()
         """Ports of which it was logged that somebody was refused."""
 
@@ -71,24 +71,34 @@ class LocalClients:
             logger.warning("closed a connection of %s to port %s", who, listener.port)
 
     def http_connect(self, flow: HTTPFlow) -> None:
+        self._check(flow, self._taken_off(flow))
+
+    def http_connected(self, flow: HTTPFlow) -> None:
         self._tunnels.add(flow.client_conn)
-        self._check(flow)
 
     def requestheaders(self, flow: HTTPFlow) -> None:
-        self._check(flow)
-        # What is ours goes to no server. In a tunnel it was shown when that was opened, and
-        # Playwright's WebKit shows it there again.
-        headers = flow.request.headers
-        headers.fields = tuple(field for field in headers.fields if not is_own(*field))
-        if flow.response is None and flow.client_conn not in self._tunnels:
+        if flow.client_conn in self._tunnels:
+            # It was shown when the tunnel was opened, and Playwright's WebKit shows it there again.
+            # What is not ours is for the server, which may be a proxy itself.
+            headers = flow.request.headers
+            headers.fields = tuple(field for field in headers.fields if not is_own(*field))
+            return
+        self._check(flow, self._taken_off(flow))
+        if flow.response is None:
             self._show(flow)
 
-    def _check(self, flow: HTTPFlow) -> None:
+    def _taken_off(self, flow: HTTPFlow) -> str:
+        """Take off what a client shows its proxy, and return it. It is for one hop: no server and
+        no history gets it, also where nobody has asked for it."""
+        if self._listeners.of(flow.client_conn).wanted.type != "HTTP_PROXY":
+            return ""
+        return str(flow.request.headers.pop(HEADER, ""))
+
+    def _check(self, flow: HTTPFlow, shown: str) -> None:
         if flow.client_conn not in self._unknown:
             return
         # Refused until it is known, as above.
         flow.response = Response.make(407, _NOT_SHOWN, dict([CHALLENGE]))
-        shown = flow.request.headers.pop(HEADER, "")
         listener = self._listeners.of(flow.client_conn)
         if not listener.session:
             flow.response.text = _NO_TOKEN
