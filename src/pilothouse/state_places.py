@@ -55,7 +55,7 @@ class Place:
     """Why its entries are not removed from here; they are counted."""
     mark: Mark = lambda *_: ""
     sign: str = ""
-    """What lies in an entry that is in use, for versions that lock nothing."""
+    """The socket in an entry that somebody answers who uses it, for versions that lock nothing."""
 
     def path(self, settings: Settings, environ: Mapping[str, str]) -> Path:
         return folder_for(settings.home, environ, self.base, self.folder)
@@ -202,7 +202,7 @@ def _part(file: str) -> str:
 
 
 def wrap_logs(name: str, folder: int) -> Path | None:
-    """Return where the logs of a wrapped server lie that has ended, if they do."""
+    """Return where the logs of a wrapped server lie, if they do."""
     try:
         with open(os.open(f"{name}/last.json", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)) as file:
             path = Path(json.load(file)["folder"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from pilothouse.core.settings import BY_NAME
 from pilothouse.folders import folder_for
 from pilothouse.held_folders import taken
 from pilothouse.intercept.audit_file import AuditFile
+from pilothouse.processes import HAS_PROC, PROC
 from pilothouse.state_places import (
     COMPANIONS,
     DAY_S,
@@ -164,7 +166,10 @@ class _Sweeper:
                 why = f"it cannot be told what is in use: {error.strerror}"
                 self._fail(f"{place.kind}: {why}")
                 return False
-            if place.sign and _exists(f"{kept.name}/{place.sign}", folder):
+            # By its number a folder has a short path, as a socket's must be.
+            whole = place.path(self._settings, self._environ)
+            base = PROC / f"self/fd/{folder}" if HAS_PROC else whole
+            if place.sign and _is_answered(base / kept.name / place.sign):
                 return False
             # Somebody may have come, written and gone since it was looked at.
             now = self._clock()
@@ -197,11 +202,17 @@ def _unlink(place: Place, name: str, folder: int) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
-def _exists(name: str, folder: int) -> bool:
-    with suppress(OSError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+def _is_answered(path: Path) -> bool:
+    """Tell whether a process may listen at a socket: one that was killed leaves it behind."""
+    try:
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.setblocking(False)
+            caller.connect(str(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:  # it cannot be told: its path is too long, or many wait to be answered
         return True
-    return False
+    return True
 
 
 def _why(settings: Settings, reason: Reason, age_s: float, now: float) -> str:

@@ -395,10 +395,14 @@ def test_a_wrapped_server_whose_keeper_holds_no_lock_is_known_by_its_socket(
     monkeypatch.chdir(folder)
     with closing(socket.socket(socket.AF_UNIX)) as keeper:
         keeper.bind("socket")
-    aged(folder / "socket", 9)
-    aged(folder / "last.json", 9)
-    assert swept(home).removed == []
-    assert logs.exists()
+        keeper.listen()
+        aged(folder / "socket", 9)
+        aged(folder / "last.json", 9)
+        assert swept(home).removed == []
+        assert logs.exists()
+    swept(home)
+    assert not folder.exists(), "a keeper that was killed leaves its socket behind"
+    assert not logs.exists()
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "link"])
