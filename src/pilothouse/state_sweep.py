@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sqlite3
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pilothouse.core.settings import BY_NAME
 from pilothouse.folders import folder_for
 from pilothouse.held_folders import taken
 from pilothouse.intercept.audit_file import AuditFile
+from pilothouse.observe.store_room import Caps, trim_store
 from pilothouse.processes import HAS_PROC, PROC
 from pilothouse.state_places import (
     COMPANIONS,
@@ -27,8 +29,11 @@ from pilothouse.state_places import (
     PLACES,
     WRAP,
     find,
+    is_ours,
     measured,
     opened,
+    store_bytes,
+    store_path,
     store_size,
     wrap_logs,
 )
@@ -100,7 +105,17 @@ def sweep(
             # They make room themselves (intercept/history_room.py): here they go whole or stay.
             packets = sum(one.size for one in found)
             found = [one for one in found if max_age_s and one.age_s > max_age_s]
+        elif place.least_days:
+            least = max(max_age_s, place.least_days * DAY_S)
+            found = [
+                one if max_age_s and one.age_s > least else replace(one, in_use=True)
+                for one in found
+            ]
         entries |= {(one.kind, one.name): one for one in found}
+    try:
+        _trim_store(settings, environ, clock, is_over)
+    except sqlite3.Error as error:
+        report.failed.append(f"observe store: {error}")
     # Who has asked for more packets than half of it should not lose all else for that.
     half = (settings.keep_mb << 20) // 2
     most = (settings.keep_mb << 20) - min(packets, half) - min(store_size(settings), half // 2)
@@ -116,6 +131,23 @@ def sweep(
             else:
                 entries[key] = replace(removal.kept, in_use=True)
     return report
+
+
+def _trim_store(
+    settings: Settings,
+    environ: Mapping[str, str],
+    clock: Callable[[], float],
+    is_over: Callable[[], bool],
+) -> None:
+    """Make room in the store, which nobody else does while no session has it open.
+
+    Raises:
+        sqlite3.Error: it is none of ours, or in use for long.
+    """
+    path = store_path(settings)
+    if path and path.is_file() and is_ours(path, settings, environ):
+        caps = Caps(settings.keep_days * DAY_S, store_bytes(settings))
+        trim_store(path, caps, lambda: clock() * 1000, is_over)
 
 
 class _Sweeper:
