@@ -306,7 +306,8 @@ class ShownAgent:
         return await asyncio.to_thread(path.read_bytes)
 
     def _why_gone(self, app: str, name: str) -> str:
-        for one in (*self._ended(), *self._sessions()):
+        known: list[Past | E2eSession] = [*self._ended(), *self._sessions()]
+        for one in known:
             if one.id == app and (why := one.files.why_gone(name)):
                 return why
         helm: Helm | None = self._session.opened(Helm)

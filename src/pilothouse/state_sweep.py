@@ -7,6 +7,7 @@ Only what lies in our own folders under names that we gave is removed, and links
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.clock import iso
 from pilothouse.core.retention import plan
 from pilothouse.core.settings import BY_NAME
-from pilothouse.folders import folder_for
+from pilothouse.folders import SESSIONS, folder_for
 from pilothouse.held_folders import taken
 from pilothouse.intercept.audit_file import AuditFile
 from pilothouse.observe.store_room import Caps, trim_store
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
     from pilothouse.state_places import Place
 
+HALF_WRITTEN = re.compile(r"\.trace-\d+\.(?:unmasked\.raw|part)", re.ASCII)
+"""A trace before its secrets are masked, and while they are (e2e/export_tools.py)."""
 SWEPT = "swept.jsonl"
 """What was removed, and why: told to who asks for it later."""
 
@@ -112,6 +115,9 @@ def sweep(
                 for one in found
             ]
         entries |= {(one.kind, one.name): one for one in found}
+    for kind, name in entries:
+        if kind == SESSIONS:
+            _drop_half_written(settings, environ, name)
     try:
         _trim_store(settings, environ, clock, is_over)
     except sqlite3.Error as error:
@@ -131,6 +137,18 @@ def sweep(
             else:
                 entries[key] = replace(removal.kept, in_use=True)
     return report
+
+
+def _drop_half_written(settings: Settings, environ: Mapping[str, str], session_id: str) -> None:
+    """Remove what a process that was killed left of a trace, of which nothing is masked yet."""
+    path = folder_for(settings.home, environ, "state", f"{SESSIONS}/{session_id}")
+    with suppress(OSError), opened(path) as folder:
+        left = [name for name in os.listdir(folder) if HALF_WRITTEN.fullmatch(name)]
+        if not left:
+            return
+        with taken(".", dir_fd=folder) as is_unused:
+            for name in left if is_unused else ():
+                os.unlink(name, dir_fd=folder)
 
 
 def _trim_store(

@@ -95,6 +95,19 @@ def test_sessions_go_by_age_and_then_by_size(home: Path) -> None:
     assert swept(home, keep_mb=2).removed == []
 
 
+def test_what_a_killed_process_left_of_a_trace_goes_at_once_unless_its_session_lives(
+    home: Path,
+) -> None:
+    folders = [session(home, name, 0) for name in ("dead", "living")]
+    for folder in folders:
+        for name in (".trace-1.unmasked.raw", ".trace-1.part", "trace-1.unmasked-pictures.zip"):
+            write(folder / name, 0)
+    with held(folders[1]):
+        assert swept(home).removed == []
+    assert names(folders[0]) == {"app.combined.log", "trace-1.unmasked-pictures.zip"}
+    assert len(names(folders[1])) == 4
+
+
 def test_zero_keeps_everything(home: Path) -> None:
     session(home, "old", 1000, 3 * MB)
     assert swept(home, keep_days=0, keep_mb=0).removed == []

@@ -128,9 +128,7 @@ def trim_store(
         sqlite3.Error: it is no store, or somebody writes it for long.
     """
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-        connection.execute(
-            "SELECT 1 FROM events LIMIT 1"
-        )  # another file stays as it is
+        connection.execute("SELECT 1 FROM events LIMIT 1")  # another file stays as it is
         connection.executescript(TABLE)
         room = StoreRoom(connection, caps, clock)
         while not is_over() and room.step():
