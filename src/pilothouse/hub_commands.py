@@ -49,6 +49,10 @@ def _status(files: HubFiles, settings: Settings, *, as_json: bool) -> int:
     told = ask(str(files.socket), {"status": True})
     if told is None:
         sys.stderr.write(NONE)
+        # What is kept lies there all the same, and nobody may be about to sweep it.
+        kept = _usage(settings)
+        text = "\n".join(_table(_KEPT_HEAD, map(_kept_row, kept)))
+        sys.stdout.write((json.dumps({"kept": kept}, indent=2) if as_json else text) + "\n")
         return 1
     status = {**told["status"], "kept": _kept(told["status"], settings)}
     sys.stdout.write(json.dumps(status, indent=2) + "\n" if as_json else shown(status))
@@ -58,11 +62,16 @@ def _status(files: HubFiles, settings: Settings, *, as_json: bool) -> int:
 def _kept(status: dict[str, Any], own: Settings) -> list[dict[str, Any]]:
     """Measure what the hub of this home and its sessions keep on disk, under the hub's caps."""
     from pilothouse.core.settings import unpacked
-    from pilothouse.state_places import usage
 
     hubs = unpacked(status["settings"])
     # A home that is told as a relative path is another one from here; a store is a session's own.
     settings = replace(hubs, home=own.home, store=hubs.store or own.store)
+    return _usage(settings)
+
+
+def _usage(settings: Settings) -> list[dict[str, Any]]:
+    from pilothouse.state_places import usage
+
     return usage(settings, os.environ, time.time())
 
 

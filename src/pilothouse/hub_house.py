@@ -40,6 +40,7 @@ _COUNTED = {
 _WARNINGS = {
     "worker_died",
     "worker_start_failed",
+    "parent_refused",
     "control_refused",
     "leftover_ended",
     "worker_ports_open",

@@ -22,6 +22,7 @@ from pilothouse.core.clock import anchored, iso
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
 from pilothouse.held_folders import held
+from pilothouse.state_places import WRAP_FOLDER
 
 if TYPE_CHECKING:
     from pilothouse.e2e.model import ServerInfo
@@ -122,9 +123,11 @@ class Keeper:
 
 
 def remember(message: str, folder: Path, logs: object) -> None:
-    """Leave behind what --status tells, and what the next start cleans up."""
+    """Leave behind what --status tells, and what the next start or a sweep cleans up."""
     last = {"message": message, "logs": logs, "folder": str(folder)}
-    Path(LAST).write_text(json.dumps(last))
+    draft = Path(f"{LAST}.draft")
+    draft.write_text(json.dumps(last))
+    draft.replace(LAST)
 
 
 def shown(info: ServerInfo) -> Answer:
@@ -143,7 +146,9 @@ def shown(info: ServerInfo) -> Answer:
 async def keep(order: Order) -> None:
     """Start the server, say how that went, and stay until it ends."""
     # Logs that a command names are read only in the temp folder and in the working directory.
-    folder = Path(tempfile.mkdtemp(prefix="pilothouse-wrap-"))
+    folder = Path(tempfile.mkdtemp(prefix=WRAP_FOLDER))
+    # Now, and not at the end: who is killed says nothing, and nobody else knows of the folder.
+    remember("It is not running.", folder, None)
     ended = asyncio.Event()
     try:
         server = await _server(order, folder, ended)
@@ -151,6 +156,7 @@ async def keep(order: Order) -> None:
         remember(fault.message, folder, fault.details.get("logs"))
         _say({"error": fault.render(Envelope.TYPE)})
         return
+    remember("It ended with the process that kept it.", folder, asdict(server.info.logs))
     keeper = Keeper(server, folder, shlex.join(order.command) or "the app")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, keeper.done.set)

@@ -89,7 +89,7 @@ async def open_pool(
         kind = HttpCommand(spawn, partial(_launch, settings, choice.argv))
     else:
         kind = StdioCommand(spawn, partial(_launch, settings, choice.argv), run_folder)
-    if isinstance(kind, CommandKind):
+    if isinstance(kind, CommandKind | Builtin):
         kind.report = report
     if isinstance(kind, HttpCommand):
         why = "every user of this machine can connect to such a worker"

@@ -298,13 +298,21 @@ class ShownAgent:
         path = folder / name
         known = _FILE.fullmatch(name) is not None and path.parent == folder
         if not known or path.is_symlink() or not path.is_file():
-            helm: Helm | None = self._session.opened(Helm)
-            why = helm.why_swept(app) if known and helm is not None else ""
+            why = self._why_gone(app, name) if known else ""
             raise NoSuchThing(
-                f"this app has no file {name[:80]!r} to show{why and f': its files were {why}'}",
+                f"this app has no file {name[:80]!r} to show{why and f': {why}'}",
                 hint="its dossiers stand in /api/overview; each has its failure-N.unmasked.png",
             )
         return await asyncio.to_thread(path.read_bytes)
+
+    def _why_gone(self, app: str, name: str) -> str:
+        known: list[Past | E2eSession] = [*self._ended(), *self._sessions()]
+        for one in known:
+            if one.id == app and (why := one.files.why_gone(name)):
+                return why
+        helm: Helm | None = self._session.opened(Helm)
+        swept = helm.why_swept(app) if helm is not None else ""
+        return swept and f"its files were {swept}"
 
     def _folder(self, app: str) -> Path:
         past = [one.folder for one in self._ended() if one.id == app]

@@ -53,9 +53,13 @@ class Place:
     are_folders: bool = False
     stays: str = ""
     """Why its entries are not removed from here; they are counted."""
+    least_days: int = 0
+    """An entry stays so long whatever else has room, and goes by its age alone."""
+    each: str = ""
+    """The cap of one entry, which makes room in itself."""
     mark: Mark = lambda *_: ""
     sign: str = ""
-    """What lies in an entry that is in use, for versions that lock nothing."""
+    """The socket in an entry that somebody answers who uses it, for versions that lock nothing."""
 
     def path(self, settings: Settings, environ: Mapping[str, str]) -> Path:
         return folder_for(settings.home, environ, self.base, self.folder)
@@ -97,7 +101,9 @@ PLACES = (
         "data",
         "bookmarks/journals",
         r"[0-9a-f]{32}\.jsonl",
-        stays="8 MB a profile",
+        mark=_own,
+        least_days=90,
+        each="8 MB a profile",
     ),
     Place(
         "wrapped servers",
@@ -202,7 +208,7 @@ def _part(file: str) -> str:
 
 
 def wrap_logs(name: str, folder: int) -> Path | None:
-    """Return where the logs of a wrapped server lie that has ended, if they do."""
+    """Return where the logs of a wrapped server lie, if they do."""
     try:
         with open(os.open(f"{name}/last.json", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)) as file:
             path = Path(json.load(file)["folder"])
@@ -249,11 +255,12 @@ def store_bytes(settings: Settings) -> int:
 
 def store_size(settings: Settings) -> int:
     """Return what the store takes that the settings name; 0 without one."""
-    path = _store(settings)
+    path = store_path(settings)
     return sum(_size(Path(f"{path}{end}")) for end in ("", *COMPANIONS)) if path else 0
 
 
-def _store(settings: Settings) -> Path | None:
+def store_path(settings: Settings) -> Path | None:
+    """Return where the store lies that the settings name."""
     kind, _, path = settings.store.partition(":")
     return Path(path).expanduser() if kind == "sqlite" and path else None
 
@@ -282,7 +289,7 @@ def usage(settings: Settings, environ: Mapping[str, str], now: float) -> list[di
         rows.append({"kind": place.kind, "entries": len(found), "bytes": size, "cap": cap})
         if place.are_folders:
             rows += _parts(place, found, settings)
-    if path := _store(settings):
+    if path := store_path(settings):
         most = store_bytes(settings) >> 20
         limits = f"{_days(settings)}, {most:,} MB" if most else _days(settings)
         cap = limits if is_ours(path, settings, environ) else "none: it lies elsewhere"
@@ -309,9 +316,10 @@ def _parts(place: Place, found: list[Found], settings: Settings) -> Iterator[dic
 def _cap(place: Place, settings: Settings) -> str:
     if place.stays:
         return place.stays
-    age = _days(settings)
-    return f"{age}, {settings.history_mb:,} MB" if place.kind == PACKETS else age
+    age = _days(settings, place.least_days)
+    each = f"{settings.history_mb:,} MB" if place.kind == PACKETS else place.each
+    return f"{age}, {each}" if each else age
 
 
-def _days(settings: Settings) -> str:
-    return f"{settings.keep_days} days" if settings.keep_days else "none"
+def _days(settings: Settings, least: int = 0) -> str:
+    return f"{max(settings.keep_days, least)} days" if settings.keep_days else "none"

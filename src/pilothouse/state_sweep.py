@@ -7,7 +7,10 @@ Only what lies in our own folders under names that we gave is removed, and links
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
+import sqlite3
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.clock import iso
 from pilothouse.core.retention import plan
 from pilothouse.core.settings import BY_NAME
-from pilothouse.folders import folder_for
+from pilothouse.folders import SESSIONS, folder_for
 from pilothouse.held_folders import taken
 from pilothouse.intercept.audit_file import AuditFile
+from pilothouse.observe.store_room import Caps, trim_store
+from pilothouse.processes import HAS_PROC, PROC
 from pilothouse.state_places import (
     COMPANIONS,
     DAY_S,
@@ -25,8 +30,11 @@ from pilothouse.state_places import (
     PLACES,
     WRAP,
     find,
+    is_ours,
     measured,
     opened,
+    store_bytes,
+    store_path,
     store_size,
     wrap_logs,
 )
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
     from pilothouse.state_places import Place
 
+HALF_WRITTEN = re.compile(r"\.trace-\d+\.(?:unmasked\.raw|part)", re.ASCII)
+"""A trace before its secrets are masked, and while they are (e2e/export_tools.py)."""
 SWEPT = "swept.jsonl"
 """What was removed, and why: told to who asks for it later."""
 
@@ -98,7 +108,20 @@ def sweep(
             # They make room themselves (intercept/history_room.py): here they go whole or stay.
             packets = sum(one.size for one in found)
             found = [one for one in found if max_age_s and one.age_s > max_age_s]
+        elif place.least_days:
+            least = max(max_age_s, place.least_days * DAY_S)
+            found = [
+                one if max_age_s and one.age_s > least else replace(one, in_use=True)
+                for one in found
+            ]
         entries |= {(one.kind, one.name): one for one in found}
+    for kind, name in entries:
+        if kind == SESSIONS:
+            _drop_half_written(settings, environ, name)
+    try:
+        _trim_store(settings, environ, clock, is_over)
+    except sqlite3.Error as error:
+        report.failed.append(f"observe store: {error}")
     # Who has asked for more packets than half of it should not lose all else for that.
     half = (settings.keep_mb << 20) // 2
     most = (settings.keep_mb << 20) - min(packets, half) - min(store_size(settings), half // 2)
@@ -114,6 +137,35 @@ def sweep(
             else:
                 entries[key] = replace(removal.kept, in_use=True)
     return report
+
+
+def _drop_half_written(settings: Settings, environ: Mapping[str, str], session_id: str) -> None:
+    """Remove what a process that was killed left of a trace, of which nothing is masked yet."""
+    path = folder_for(settings.home, environ, "state", f"{SESSIONS}/{session_id}")
+    with suppress(OSError), opened(path) as folder:
+        left = [name for name in os.listdir(folder) if HALF_WRITTEN.fullmatch(name)]
+        if not left:
+            return
+        with taken(".", dir_fd=folder) as is_unused:
+            for name in left if is_unused else ():
+                os.unlink(name, dir_fd=folder)
+
+
+def _trim_store(
+    settings: Settings,
+    environ: Mapping[str, str],
+    clock: Callable[[], float],
+    is_over: Callable[[], bool],
+) -> None:
+    """Make room in the store, which nobody else does while no session has it open.
+
+    Raises:
+        sqlite3.Error: it is none of ours, or in use for long.
+    """
+    path = store_path(settings)
+    if path and path.is_file() and is_ours(path, settings, environ):
+        caps = Caps(settings.keep_days * DAY_S, store_bytes(settings))
+        trim_store(path, caps, lambda: clock() * 1000, is_over)
 
 
 class _Sweeper:
@@ -164,7 +216,10 @@ class _Sweeper:
                 why = f"it cannot be told what is in use: {error.strerror}"
                 self._fail(f"{place.kind}: {why}")
                 return False
-            if place.sign and _exists(f"{kept.name}/{place.sign}", folder):
+            # By its number a folder has a short path, as a socket's must be.
+            whole = place.path(self._settings, self._environ)
+            base = PROC / f"self/fd/{folder}" if HAS_PROC else whole
+            if place.sign and _is_answered(base / kept.name / place.sign):
                 return False
             # Somebody may have come, written and gone since it was looked at.
             now = self._clock()
@@ -197,11 +252,17 @@ def _unlink(place: Place, name: str, folder: int) -> None:
         shutil.rmtree(name, dir_fd=folder)
 
 
-def _exists(name: str, folder: int) -> bool:
-    with suppress(OSError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
+def _is_answered(path: Path) -> bool:
+    """Tell whether a process may listen at a socket: one that was killed leaves it behind."""
+    try:
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.setblocking(False)
+            caller.connect(str(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:  # it cannot be told: its path is too long, or many wait to be answered
         return True
-    return False
+    return True
 
 
 def _why(settings: Settings, reason: Reason, age_s: float, now: float) -> str:

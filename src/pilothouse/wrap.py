@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING
 from pilothouse.core.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed
 from pilothouse.folders import private_folder
+from pilothouse.held_folders import held
 from pilothouse.keeper import LAST, SOCKET, START_MS, Order
+from pilothouse.state_places import WRAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,10 +47,8 @@ def main(settings: Settings, argv: Sequence[str]) -> int:
     try:
         asked = parse(argv, os.getcwd(), os.environ.get("PORT", ""))
         order = replace(asked, log_mb=settings.log_mb)
-        folder = private_folder(settings.home, os.environ, "state", f"wrap/{order.name}")
-        # A socket's path must be short, and the home of Pilothouse may be anything but.
-        os.chdir(folder)
-        answer = asyncio.run(_carry_out(order, folder))
+        with entered(settings, order) as folder:
+            answer = asyncio.run(_carry_out(order, folder))
     except Misuse as error:
         sys.stderr.write(f"pilothouse wrap: {error}\n")
         return EXIT_MISUSE
@@ -58,6 +58,26 @@ def main(settings: Settings, argv: Sequence[str]) -> int:
         return _fail({"type": "server_start_failed", "message": str(error)}, str(error))
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
+
+
+@contextmanager
+def entered(settings: Settings, order: Order) -> Iterator[Path]:
+    """Work in the folder in which processes with the same order meet, which no sweep removes
+    meanwhile.
+
+    Raises:
+        OSError: it cannot be made or entered.
+    """
+    while True:
+        folder = private_folder(settings.home, os.environ, "state", f"{WRAP}/{order.name}")
+        with held(folder):
+            try:
+                # A socket's path must be short, and the home of Pilothouse may be anything but.
+                os.chdir(folder)
+            except FileNotFoundError:  # a sweep had it, and we have waited for that
+                continue
+            yield folder
+            return
 
 
 def parse(argv: Sequence[str], cwd: str, port: str = "") -> Order:
@@ -149,7 +169,8 @@ def _stopped() -> Answer:
     """What is known of the last server."""
     with suppress(OSError, ValueError):
         last = json.loads(Path(LAST).read_text())
-        return {"status": "stopped", "message": last["message"], "logs": last["logs"]}
+        logs = {"logs": last["logs"]} if last["logs"] else {}
+        return {"status": "stopped", "message": last["message"], **logs}
     return {"status": "stopped", "message": "It is not running."}
 
 

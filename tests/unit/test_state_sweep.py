@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.bookmarks.files import write_file
+from pilothouse.bookmarks.journal import open_journal
 from pilothouse.core.settings import Settings
 from pilothouse.folders import OpenToOthers, folder_for, open_home, private_folder
 from pilothouse.held_folders import held, is_locked, taken
 from pilothouse.hub_files import hub_files
 from pilothouse.intercept.history_file import set_aside
+from pilothouse.observe.session_store import open_store
 from pilothouse.state_places import PLACES, WRAP_FOLDER, usage
 from pilothouse.state_sweep import Report, sweep, why_swept
 from tests.support.session_ids import id_of, name_of
@@ -91,6 +93,19 @@ def test_sessions_go_by_age_and_then_by_size(home: Path) -> None:
     assert [one.reason for one in report.removed] == ["age", "size"]
     assert (report.freed, report.failed) == (2 * MB, [])
     assert swept(home, keep_mb=2).removed == []
+
+
+def test_what_a_killed_process_left_of_a_trace_goes_at_once_unless_its_session_lives(
+    home: Path,
+) -> None:
+    folders = [session(home, name, 0) for name in ("dead", "living")]
+    for folder in folders:
+        for name in (".trace-1.unmasked.raw", ".trace-1.part", "trace-1.unmasked-pictures.zip"):
+            write(folder / name, 0)
+    with held(folders[1]):
+        assert swept(home).removed == []
+    assert names(folders[0]) == {"app.combined.log", "trace-1.unmasked-pictures.zip"}
+    assert len(names(folders[1])) == 4
 
 
 def test_zero_keeps_everything(home: Path) -> None:
@@ -395,10 +410,60 @@ def test_a_wrapped_server_whose_keeper_holds_no_lock_is_known_by_its_socket(
     monkeypatch.chdir(folder)
     with closing(socket.socket(socket.AF_UNIX)) as keeper:
         keeper.bind("socket")
-    aged(folder / "socket", 9)
-    aged(folder / "last.json", 9)
-    assert swept(home).removed == []
-    assert logs.exists()
+        keeper.listen()
+        aged(folder / "socket", 9)
+        aged(folder / "last.json", 9)
+        assert swept(home).removed == []
+        assert logs.exists()
+    swept(home)
+    assert not folder.exists(), "a keeper that was killed leaves its socket behind"
+    assert not logs.exists()
+
+
+def test_the_journal_of_a_profile_that_is_never_used_again_goes_after_three_months(
+    home: Path,
+) -> None:
+    folder = home / "bookmarks" / "journals"
+    open_journal(folder, "gone").close()
+    (gone,) = folder.iterdir()
+    journal = open_journal(folder, "open")
+    (used,) = (path for path in folder.iterdir() if path != gone)
+    session(home, "new", 1, 2 * MB)
+    for path in (gone, used):
+        write(path, 80, MB)
+    assert removed(swept(home, keep_mb=1)) == ["new"], "it goes by its age alone"
+    assert rows(home)["bookmark journals"]["cap"] == "90 days, 8 MB a profile"
+    aged(used, 91)
+    aged(gone, 91)
+    assert swept(home, keep_days=0).removed == []
+    assert swept(home, keep_days=100).removed == []
+    swept(home)
+    assert names(folder) == {used.name}
+    journal.close()
+    open_journal(folder, "open").close()
+    swept(home)
+    assert names(folder) == {used.name}, "it was used just now"
+
+
+def test_a_store_that_nobody_has_open_makes_room(home: Path) -> None:
+    path = home / "events.db"
+    store = f"sqlite:{path}"
+    with open_store(store, "me"), closing(sqlite3.connect(path)) as connection, connection:
+        for seq, days in ((0, 9), (1, 1)):
+            event = ("me", "T", seq, (NOW - days * DAY_S) * 1000, "", "", "", "", 0, "", b"")
+            connection.execute(f"INSERT INTO events VALUES ({', '.join('?' * 11)})", event)
+    assert swept(home, store=store).failed == []
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT seq FROM events").fetchall() == [(1,)]
+
+
+def test_a_file_of_another_kind_that_is_named_as_store_stays_as_it_is(home: Path) -> None:
+    path = home / "mine.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    before = path.read_bytes()
+    assert swept(home, store=f"sqlite:{path}").failed == ["observe store: no such table: events"]
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("where", ["elsewhere", "link"])

@@ -8,6 +8,7 @@ process, not a power cut.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from contextlib import suppress
@@ -53,6 +54,7 @@ class JournalFile:
         self.size = data.rfind(b"\n") + 1
         if alone:
             os.ftruncate(self._file, self.size)
+            os.utime(self._file)  # its age is that of its profile's last use
         for raw in data[: self.size].split(b"\n")[:-1]:
             with suppress(ValueError):
                 yield _parsed(raw), len(raw) + 1
@@ -105,4 +107,6 @@ def _opened(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     file = os.open(path, flags, 0o600)
     os.fchmod(file, 0o600)
+    with suppress(OSError):  # as where the file system has no locks
+        fcntl.flock(file, fcntl.LOCK_SH)  # no sweep removes it while it is open
     return file

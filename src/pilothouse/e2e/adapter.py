@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 SWEEP_S = 0.5
 GRACE_S = 5.0
+TRACE_S = 4.0
+"""What a trace that is being written has when its session ends; a hub gives its workers 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Sessions:
 
     def why_swept(self, session_id: str | None) -> str:
         """Return when and why the files of an ended session were removed, if they were."""
-        return self._means.why_swept(session_id or self._ended.last)
+        return self._ended.why_swept(session_id or self._ended.last)
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
@@ -288,7 +290,7 @@ class Sessions:
         self._ended.add(session, means.clock())
         await session.close()
         stops = [self._stop(server, keeper) for server in session.servers]
-        closing = session.browser.close() if session.browser else asyncio.sleep(0)
+        closing = _close_browser(session)
         releasing = means.recorder.release(session.id)
         *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
         failures = [str(each) for each in stopped if isinstance(each, BaseException)]
@@ -371,6 +373,13 @@ class Sessions:
             keeper.over.set()
         await asyncio.gather(*(keeper.done.wait() for keeper in keepers))
         await self._engine.close()
+
+
+async def _close_browser(session: E2eSession) -> None:
+    if session.traces:  # of which the browser has a part to write
+        await asyncio.wait(session.traces, timeout=TRACE_S)
+    if session.browser:
+        await session.browser.close()
 
 
 async def _unless(over: asyncio.Event, work: Any) -> None:

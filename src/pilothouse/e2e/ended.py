@@ -71,7 +71,15 @@ class EndedSessions:
         while len(self._ends) > REMEMBERED:
             del self._ends[next(iter(self._ends))]
         if failed := session.failed_steps:
-            past = Past(session.id, session.url, session.folder, session.started_at, now, failed)
+            past = Past(
+                session.id,
+                session.url,
+                session.folder,
+                session.started_at,
+                now,
+                failed,
+                session.files,
+            )
             self.past = [*self.past[1 - PAST_KEPT :], past]
 
     def add_failed_start(self, session: E2eSession, failed: ServerStartFailed) -> None:
@@ -101,9 +109,14 @@ class EndedSessions:
                 hint="call startSession, then pass the sessionId that it gives",
                 sessionId=session_id,
             )
-        if why := self._why_swept(session_id):
+        if why := self.why_swept(session_id):
             fault.message += f" Its files were {why}."
         return fault
+
+    def why_swept(self, session_id: str) -> str:
+        """Return when and why the files of a session were removed; empty for one of another agent,
+        which is answered like one that never was."""
+        return self._why_swept(session_id) if session_id in self._ends else ""
 
     def last_fault(self) -> SessionNotFound | BrowserCrashed:
         """Make the fault of a call that names no session while none is open."""

@@ -126,15 +126,20 @@ async def _next_trace(session: E2eSession) -> tuple[Path, str]:
     assert session.browser.context is not None
     tracing = session.browser.context.tracing
     async with session.tracing:
-        number = len(list(session.folder.glob("trace-*.zip"))) + 1
-        raw, part = (session.folder / f".trace-{number}.{kind}" for kind in ("raw", "part"))
+        number = session.traces_written + 1
+        # Its name says what is in it: who is killed here leaves it behind.
+        raw = session.folder / f".trace-{number}.unmasked.raw"
+        part = session.folder / f".trace-{number}.part"
         try:
             try:
                 await tracing.stop_chunk(path=raw)
             finally:
                 # What comes next is the next trace's.
                 await tracing.start_chunk()
-            return await asyncio.to_thread(_write_trace, session, number, raw, part)
+            path, told = await asyncio.to_thread(_write_trace, session, number, raw, part)
+            session.traces_written = number
+            session.files.keep(path.name)
+            return path, told
         finally:
             raw.unlink(missing_ok=True)
             part.unlink(missing_ok=True)

@@ -128,7 +128,10 @@ async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase
     session = helm.find(sessionId)
     path = session.folder / name
     if path.parent != session.folder or not _is_file(path):
-        raise LogFileNotFound(f"this session has no file {name}", hint="check the uri", path=name)
+        why = session.files.why_gone(name)
+        raise LogFileNotFound(
+            f"this session has no file {name}{why and f': {why}'}", hint="check the uri", path=name
+        )
     return await to_thread.run_sync(path.read_bytes)
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pilothouse.e2e.session_files import SessionFiles
+
 type ServerState = Literal["running", "stopped", "unhealthy"]
 type Stream = Literal["stdout", "stderr", "combined"]
 type EndReason = Literal["manual", "timeout", "error"]
@@ -66,6 +68,7 @@ class Past:
     ended_at: float
     failed: Mapping[int, str]
     """Number of each step that failed, and what it was."""
+    files: SessionFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from pilothouse.e2e.model import (
     browser_crashed,
 )
 from pilothouse.e2e.protocol import ref_of
+from pilothouse.e2e.session_files import SessionFiles
 from pilothouse.e2e.session_log import log_browser, log_crash
 from pilothouse.e2e.step_record import (
     LEAVING,
@@ -131,6 +132,7 @@ class E2eSession:
     """Held while a trace is written: the next one begins where it ends."""
     traces: set[asyncio.Task[Any]] = field(default_factory=set)
     """Being written. Nobody cancels them: what the driver writes unmasked has to be removed."""
+    traces_written: int = 0
     current: str = ""
     """The tab that tools act in when they name none; a popup never takes over."""
 
@@ -142,6 +144,7 @@ class E2eSession:
         self._background: set[asyncio.Task[Any]] = set()
         self._news = asyncio.Event()
         self.locating = Locating()
+        self.files = SessionFiles(self.folder, self.clock)
         self._baseline: asyncio.TimerHandle | None = None
         self._opening: dict[Page, asyncio.Task[Tab]] = {}
 
@@ -208,6 +211,7 @@ class E2eSession:
         path = self.folder / name
         path.write_bytes(content)
         path.chmod(0o600)
+        self.files.keep(name)
         return path
 
     def uri(self, name: str) -> str:

@@ -11,7 +11,8 @@ said on its control socket, one JSON object a line:
              {"ready": NAME}                  its socket is answered
              {"failed": NAME, "why": TEXT}    it could not start; its end follows
              {"ended": NAME, "code": N}       below zero: the signal that ended it
-             {"refused": WHY}                 what came was none of these words
+             {"refused": WHY, "fork": NAME}   what came was none of these words; with the name, if
+                                              it has one, of the worker that was wanted
 
 The parent leaves when the socket closes or on SIGTERM, after its workers; a worker dies with it.
 """
@@ -188,7 +189,12 @@ class Parent:
         """Do what a line asks for. Raises BadWord."""
         word = _heard(line)
         if "fork" in word:
-            order = parse_order(word)
+            try:
+                order = parse_order(word)
+            except BadWord as bad:
+                name = word["fork"]
+                self._tell(refused=str(bad), fork=name if isinstance(name, str) else "")
+                return
             try:
                 self._fork(order)
             except (OSError, ValueError) as error:  # no more processes, or no such socket

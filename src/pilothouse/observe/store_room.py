@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 EVENTS_AT_ONCE = 500
 LOOK_S = 5.0
@@ -115,6 +117,22 @@ class StoreRoom:
             int(self._connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in pragmas
         )
         return (pages - free) * size
+
+
+def trim_store(
+    path: Path, caps: Caps, clock: Callable[[], float], is_over: Callable[[], bool]
+) -> None:
+    """Make all the room that the caps ask for, or until it is over; others may have it open.
+
+    Raises:
+        sqlite3.Error: it is no store, or somebody writes it for long.
+    """
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+        connection.execute("SELECT 1 FROM events LIMIT 1")  # another file stays as it is
+        connection.executescript(TABLE)
+        room = StoreRoom(connection, caps, clock)
+        while not is_over() and room.step():
+            pass
 
 
 def trimmed(connection: sqlite3.Connection, owner: str, target: str, start: int, stop: int) -> int:

@@ -239,3 +239,20 @@ def test_an_export_that_is_cancelled_leaves_nothing_behind_and_the_next_one_work
         path = Path(exported["files"][0]["path"])
         assert any(name.endswith(".trace") for name in entries(path))
         assert [one.name for one in path.parent.glob(".trace*")] == []
+
+
+def test_a_trace_that_is_being_written_when_pilothouse_ends_is_not_lost() -> None:
+    with Driver() as driver:
+        driver.start(record=["trace"])
+        driver.visit("/")
+        # Much to mask, so that it takes a moment.
+        driver.value("document.body.append([...Array(100_000).keys()].join(' x'))")
+        folder = driver.home / "sessions" / driver.session_id
+        driver.begin("exportSession", **{"as": "trace"})
+        looks = (path.name for _ in range(500_000) for path in folder.glob(".trace*"))
+        assert next(looks, None) == ".trace-1.unmasked.raw", "nothing in it is masked yet"
+        driver.process.terminate()
+        driver.process.wait(60)
+        held = entries(folder / "trace-1.unmasked-pictures.zip")
+        assert any(name.endswith(".trace") for name in held)
+        assert list(folder.glob(".trace*")) == []

@@ -30,9 +30,10 @@ from pilothouse.e2e.contract import (
     ServerStatusResponse,
 )
 from pilothouse.held_folders import is_locked
+from pilothouse.keeper import Order
 from pilothouse.local_ports import free_port, is_taken
 from pilothouse.state_sweep import sweep
-from pilothouse.wrap import Misuse, parse
+from pilothouse.wrap import Misuse, entered, parse
 from tests.support.apps import app_folder
 from tests.support.servers import environment
 from tests.support.until import wait_until
@@ -129,6 +130,37 @@ def test_a_sweep_leaves_a_server_that_runs_and_takes_one_that_has_ended(
     wait_until(lambda: not is_locked(folder))
     swept()
     assert not folder.exists()
+
+
+def test_the_logs_of_a_keeper_that_was_killed_are_known_and_go_with_the_next_sweep(
+    wrapped: Wrapped, tmp_path: Path
+) -> None:
+    started = wrapped("--start")
+    keeper = keeper_of(started["pid"])
+    logs = Path(started["logs"]["combined"])
+    os.kill(keeper.pid, signal.SIGKILL)
+    until_gone(started["pid"])
+    until_gone(keeper.pid)
+    status = wrapped("--status")
+    assert (status["status"], status["logs"]) == ("stopped", started["logs"])
+    (folder,) = (tmp_path / "home" / "wrap").iterdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(wrapped.temp))
+        for path in (*folder.iterdir(), folder, *logs.parent.iterdir(), logs.parent):
+            os.utime(path, (0, 0))
+        sweep(Settings(home=str(tmp_path / "home")), os.environ, time.time)
+    assert not folder.exists()
+    assert not logs.parent.exists()
+
+
+def test_a_call_holds_its_folder_until_a_keeper_does(tmp_path: Path) -> None:
+    settings = Settings(home=str(tmp_path / "home"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        with entered(settings, Order("--start", ("a",), "/app")) as folder:
+            assert is_locked(folder)
+            assert Path.cwd() == folder
+    assert not is_locked(folder)
 
 
 def until_gone(pid: int) -> None:

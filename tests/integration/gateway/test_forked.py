@@ -32,6 +32,7 @@ SHOP_SIZE = 4
 """Processes of the dev server that a worker can start."""
 GONE_S = 10.0
 """A guard: it is a second in fact."""
+GUARD_S = 60.0
 
 
 async def about(worker: ForkedWorker) -> dict[str, Any]:
@@ -226,3 +227,21 @@ async def test_odd_words_end_neither_the_parent_nor_its_workers(sockets: Path, m
             parent._writer.write(word + b"\n")
         assert psutil.Process((await forked(kind)).pid).ppid() == pid
         assert (await about(worker))["pid"] == worker.pid
+
+
+async def test_a_worker_whose_fork_is_refused_fails_at_once_and_that_is_logged(
+    sockets: Path, mark: str
+) -> None:
+    async with forking(sockets, mark) as kind:
+        told: list[dict[str, Any]] = []
+        kind.report = lambda event, **details: told.append({"event": event, **details})
+        await kind.prepare()
+        key = Key("relay", "r")
+        settings: Any = ["no object"]
+        record = SessionRecord("r", key, "2025", 0.0, 0.0, settings=settings)
+        with pytest.raises(StartFailed, match="refused to start it: settings must be an object"):
+            await kind.start(key, record, GUARD_S)
+        (refusal,) = told
+        assert refusal["event"] == "parent_refused"
+        assert refusal["why"] == "settings must be an object"
+        assert (await about(await forked(kind)))["pid"]

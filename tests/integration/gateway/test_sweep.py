@@ -81,6 +81,17 @@ def test_a_hub_sweeps_by_age_and_size_and_status_tells_what_is_left(tmp_path: Pa
         assert line.split() == ["sessions", "2", "2", "MB", "7", "days"]
 
 
+def test_status_without_a_hub_tells_what_is_kept_under_its_own_caps(tmp_path: Path) -> None:
+    session(tmp_path, "old", 8, MB)
+    shown = run(tmp_path, "status", "--keep-days", "3")
+    assert (shown.returncode, shown.stderr.partition(" for ")[0]) == (1, "no hub is running")
+    assert shown.stdout.startswith("KEPT ON DISK")
+    (line,) = (line for line in shown.stdout.splitlines() if line.startswith("sessions  "))
+    assert line.split() == ["sessions", "1", "1", "MB", "3", "days"]
+    told = json.loads(run(tmp_path, "status", "--json").stdout)
+    assert told["kept"][0]["bytes"] == MB + 1000
+
+
 def test_a_process_of_its_own_sweeps_too(tmp_path: Path) -> None:
     session(tmp_path, "old", 8)
     recordings = tmp_path / "sessions" / "my-recordings"

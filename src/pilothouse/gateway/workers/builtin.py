@@ -42,6 +42,8 @@ _CLEAR_S = (0.0, 0.2, 1.0, 5.0)
 """When it is tried to remove that folder: a browser that is being killed may still write there."""
 _LINE_LIMIT = 1 << 20
 _PARENT = "parent"
+LONGEST_WHY = 200
+"""Characters of what a parent says that are logged."""
 
 
 class ForkedWorker:
@@ -121,9 +123,13 @@ class Parent:
     """The hub's end of one warm parent."""
 
     def __init__(
-        self, process: Process, link: tuple[asyncio.StreamReader, asyncio.StreamWriter]
+        self,
+        process: Process,
+        link: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        report: Callable[..., None],
     ) -> None:
         self.process = process
+        self._report = report
         self.workers: dict[str, ForkedWorker] = {}
         self.warm = asyncio.Event()
         """It may be asked, or is gone already."""
@@ -163,6 +169,12 @@ class Parent:
                 self.workers[name].failed(why)
             case {"ended": name, "code": code}:
                 self.workers.pop(name).ended(f"it ended with exit code {code}")
+            case {"refused": why}:
+                why = str(why)[:LONGEST_WHY]
+                name = word.get("fork", "")
+                self._report("parent_refused", worker=name, why=why)
+                if worker := self.workers.pop(name, None):
+                    worker.ended(f"the parent of all workers refused to start it: {why}")
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -197,6 +209,8 @@ class Builtin:
         self._spawn = spawn
         self._settings = settings
         self._template = template
+        self.report: Callable[..., None] = lambda event, **details: None
+        """Is told what happens."""
         self._parent: Parent | None = None
         self._processes: list[Process] = []
         """Parents that may still run."""
@@ -262,7 +276,8 @@ class Builtin:
             )
             self._processes = [one for one in self._processes if not one.gone] + [process]
             async with asyncio.timeout(WARM_S):
-                parent = Parent(process, await _before_its_end(process, came))
+                link = await _before_its_end(process, came)
+                parent = Parent(process, link, self.report)
                 await parent.warm.wait()
             if parent.gone.is_set():
                 raise StartFailed("the parent of all workers ended while it warmed up")
