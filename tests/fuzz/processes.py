@@ -15,7 +15,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.fuzz.frames import ENGINE, LISTEN_S, REACH_S, ZYGOTE, lines
+from tests.fuzz.frames import ENGINE, ZYGOTE, lines
+from tests.fuzz.places import LISTEN_S, REACH_S
 from tests.support.servers import environment
 
 if TYPE_CHECKING:
