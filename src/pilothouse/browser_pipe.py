@@ -147,9 +147,11 @@ class BrowserPipe:
         return self._line
 
     def _take_session(self, message: bytes) -> None:
-        result = parsed(message).get("result") or {}
-        session = result.get("sessionId")
-        if session and self._attached is not None and not self._attached.done():
+        result = parsed(message).get("result")
+        session = result.get("sessionId") if isinstance(result, dict) else None
+        if not isinstance(session, str) or not session:
+            return
+        if self._attached is not None and not self._attached.done():
             self._routes.add(session)
             self._attached.set_result(session)
 

@@ -258,6 +258,5 @@ def test_parsing_a_command_line_and_relaying_load_no_library_at_all(module: str)
         text=True,
         check=True,
         timeout=60,
-        env={"PYTHONPATH": str(ROOT / "src")},
     )
     assert ran.stdout.strip() == "[]"

@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long (600)")
     parser.add_argument("--seed", type=int, default=None, help="draw the same again")
-    parser.add_argument("--keep", action="store_true", help="write the oddest inputs to corpus/")
+    parser.add_argument("--keep", action="store_true", help="write the worst inputs to corpus/")
     given = parser.parse_args(argv)
     seed = secrets.randbelow(10**6) if given.seed is None else given.seed
     print(f"seed {seed}, {given.seconds:g} s", flush=True)

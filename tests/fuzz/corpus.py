@@ -1,7 +1,7 @@
 """The inputs that are kept, and sent again by test_corpus.py.
 
 corpus/mended.jsonl    what once broke something; written by hand, each with its defect
-corpus/calls.jsonl     {"tool": NAME, "arguments": {…}}, the oddest of a run with --keep
+corpus/calls.jsonl     {"tool": NAME, "arguments": {…}}, the worst of a run with --keep
 corpus/frames.jsonl    {"place": NAME, "frames": [TEXT, …]}, bytes written as latin-1
 """
 
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "corpus"
 MENDED, CALLS, FRAMES = (FOLDER / f"{name}.jsonl" for name in ("mended", "calls", "frames"))
-MOST_CALLS = 140
-MOST_FRAMES = 48
+MOST_CALLS = 144
+MOST_FRAMES = 56
 LONGEST_LINE = 900
-"""Larger inputs are drawn again by every run, and need not be kept."""
+"""Larger inputs are drawn again by every run, and need not be kept; but for those that broke
+something, of which only the largest are left out."""
+LONGEST_BROKEN = 100_000
 SLOW_S = 0.6
-"""What takes longer is not kept: `make test` sends all of it."""
+SLOWEST_S = 1.5
+SLOW_TOGETHER_S = 4.0
+"""What takes longer than `SLOW_S` is kept for as much time as this, each and together, while the
+run's agents share the machine: `make test` sends all of it, alone."""
 SLOW_TOOLS = frozenset({"startSession", "endSession", "restartServer", "pdf"})
 
 
@@ -64,33 +69,63 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 class Keeper:
-    """Collects the oddest inputs of a run: of each tool one for every way in which it answered."""
+    """Collects the worst inputs of a run."""
 
     def __init__(self) -> None:
-        self._calls: defaultdict[str, dict[str, KeptCall]] = defaultdict(dict)
-        self._frames: defaultdict[str, list[KeptFrames]] = defaultdict(list)
+        self._calls = _Worst()
+        self._frames = _Worst()
 
-    def add_call(self, tool: str, arguments: Mapping[str, Any], code: str, took: float) -> None:
-        kept = KeptCall(tool, dict(arguments))
-        if took > SLOW_S or tool in SLOW_TOOLS or len(kept.line()) > LONGEST_LINE:
-            return
-        before = self._calls[tool].get(code)
-        if before is None or len(kept.line()) > len(before.line()):
-            self._calls[tool][code] = kept
+    def add_call(
+        self, tool: str, arguments: Mapping[str, Any], code: str, took: float, *, broke: bool
+    ) -> None:
+        if broke or tool not in SLOW_TOOLS:
+            line = KeptCall(tool, dict(arguments)).line()
+            self._calls.add(tool, code, line, took, broke=broke)
 
-    def add_frames(self, place: str, frames: list[bytes]) -> None:
-        kept = KeptFrames(place, frames)
-        if len(kept.line()) <= LONGEST_LINE:
-            self._frames[place].append(kept)
+    def add_frames(self, place: str, frames: list[bytes], took: float, *, broke: bool) -> None:
+        line = KeptFrames(place, frames).line()
+        # Sockets have no code to answer with: what is about as long is of one kind.
+        self._frames.add(place, str(len(line) // 100), line, took, broke=broke)
 
     def write(self) -> None:
-        """Write the files of the corpus anew; all tools and sockets have their turn."""
-        calls = _in_turn([list(codes.values()) for _, codes in sorted(self._calls.items())])
-        frames = _in_turn(
-            [sorted(kept, key=lambda one: -len(one.line())) for kept in self._frames.values()]
-        )
-        for path, kept, most in ((CALLS, calls, MOST_CALLS), (FRAMES, frames, MOST_FRAMES)):
-            path.write_text("".join(f"{one.line()}\n" for one in kept[:most]))
+        """Write the files of the corpus anew."""
+        for path, kept in (
+            (CALLS, self._calls.chosen(MOST_CALLS)),
+            (FRAMES, self._frames.chosen(MOST_FRAMES)),
+        ):
+            path.write_text("".join(f"{line}\n" for line in kept))
+
+
+class _Worst:
+    """What broke something comes first, then what took long, and then of each tool or socket, in
+    turn, the longest input for every way in which it answered."""
+
+    def __init__(self) -> None:
+        self._broke: dict[tuple[str, str], str] = {}
+        self._slow: list[tuple[float, str]] = []
+        self._ways: defaultdict[str, dict[str, str]] = defaultdict(dict)
+
+    def add(self, group: str, way: str, line: str, took: float, *, broke: bool) -> None:
+        if broke:
+            if len(line) <= LONGEST_BROKEN:
+                self._broke.setdefault((group, way), line)
+        elif took > SLOWEST_S or len(line) > LONGEST_LINE:
+            return
+        elif took > SLOW_S:
+            self._slow.append((took, line))
+        elif len(line) > len(self._ways[group].get(way, "")):
+            self._ways[group][way] = line
+
+    def chosen(self, most: int) -> list[str]:
+        """Return the lines that are kept, the worst first."""
+        slow: list[str] = []
+        left = SLOW_TOGETHER_S
+        for took, line in sorted(self._slow, reverse=True):
+            if took <= left:
+                left -= took
+                slow.append(line)
+        groups = [list(ways.values()) for ways in self._ways.values()]
+        return list(dict.fromkeys((*self._broke.values(), *slow, *_in_turn(groups))))[:most]
 
 
 def _in_turn[T](groups: Iterable[list[T]]) -> list[T]:

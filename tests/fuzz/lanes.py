@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tests.fuzz.arguments import draw
 from tests.fuzz.browser import HOSTILE
 from tests.fuzz.clients import HANG_S, LEGACY, call
-from tests.fuzz.frames import ServerError
 from tests.fuzz.harmless import harmless
 from tests.fuzz.judge import judge
+from tests.fuzz.places import ServerError
 from tests.fuzz.values import URIS, Known
 
 if TYPE_CHECKING:
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
     from tests.fuzz.arguments import FuzzedTool
     from tests.fuzz.clients import FuzzClient, Reply
-    from tests.fuzz.frames import Place
     from tests.fuzz.judge import Figures, Verdict
+    from tests.fuzz.places import Place
     from tests.fuzz.servers import Setting
 
     type OnCall = Callable[[str, Mapping[str, Any], Reply, Verdict], None]
+    type OnFrames = Callable[[str, list[bytes], float, str], None]
+    """Gets a socket's name, what was sent there, how long it took and what came of it."""
 
 CALLS_A_SESSION = 150
+SESSIONS = 5
+"""In a run, at least, unless its calls take long: what a worker takes is compared between them."""
 READS = 8
 RESOURCES = 0.03
 """Share of the steps that read a resource instead of calling a tool."""
@@ -143,11 +147,12 @@ class AgentLane:
 
     def run(self, until: float) -> None:
         """Make calls until the time has come."""
+        share = (until - time.monotonic()) / SESSIONS
         try:
-            while time.monotonic() < until:
+            while (began := time.monotonic()) < until:
                 self.begin()
                 for number in range(CALLS_A_SESSION):
-                    if time.monotonic() > until:
+                    if time.monotonic() > min(until, began + share):
                         break
                     if number and number % REFRESH == 0:
                         self.refresh()
@@ -233,15 +238,17 @@ class FrameLane:
         self._places = places
         self._random = random
         self._figures = figures
-        self.on_frames: Callable[[str, list[bytes]], None] = lambda place, frames: None
+        self.on_frames: OnFrames = lambda *_: None
 
     def run(self, until: float) -> None:
         places = list(self._places)
         while time.monotonic() < until and places:
             for place in tuple(places):
                 frames = place.draw(self._random)
-                self.on_frames(place.name, frames)
-                if self.send(place, frames):
+                began = time.monotonic()
+                incident = self.send(place, frames)
+                self.on_frames(place.name, frames, time.monotonic() - began, incident)
+                if incident:
                     places.remove(place)  # one that is gone has nothing more to tell
 
     def send(self, place: Place, frames: list[bytes]) -> str:

@@ -7,7 +7,6 @@ the place of its owner.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -16,8 +15,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.fuzz.frames import ENGINE, LISTEN_S, REACH_S, ZYGOTE, lines
-from tests.support.servers import ROOT, environment
+from tests.fuzz.frames import ENGINE, ZYGOTE, lines
+from tests.fuzz.places import LISTEN_S, REACH_S
+from tests.support.servers import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,7 +149,7 @@ def own_zygote(folder: Path) -> Iterator[OwnedProcess]:
             stderr=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env={**environment(), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))},
+            env=environment(),
         )
         link, _ = listener.accept()
     asked: dict[str, Any] = {**ZYGOTE[0], "fork": "asked", "socket": "/nowhere/at/all"}

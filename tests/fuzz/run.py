@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
@@ -15,9 +15,10 @@ from tests.fuzz.arguments import declared_tools
 from tests.fuzz.browser import run_hostile_browser
 from tests.fuzz.clients import LEGACY, MODERN, HttpClient
 from tests.fuzz.corpus import Keeper
-from tests.fuzz.frames import ExtensionPlace, HttpPlace, Place, UnixPlace
 from tests.fuzz.judge import Figures, log_incidents
 from tests.fuzz.lanes import AgentLane, FrameLane, together
+from tests.fuzz.pipe import PipePlace
+from tests.fuzz.places import ExtensionPlace, HttpPlace, Place, UnixPlace
 from tests.fuzz.processes import own_engine, own_zygote
 from tests.fuzz.servers import Setting, connected_chrome, resident_mb, running_hub, standalone
 from tests.support import forkserver
@@ -31,9 +32,16 @@ if TYPE_CHECKING:
     from tests.fuzz.judge import Verdict
     from tests.support.servers import Server
 
+LEAST_SESSIONS = 3
 GROWTH_MB = 64.0
 """What a worker may have come to take between the end of its second session and of its last one:
 rings, caches and compiled patterns fill until they are full."""
+
+
+class RunningProcess(Protocol):
+    """What is asked of a process that runs."""
+
+    def poll(self) -> int | None: ...
 
 
 def run(seconds: float, random: Random, *, keep: bool = False) -> Figures:
@@ -65,6 +73,8 @@ class Running:
         self._works: list[Callable[[float], None]] = []
         self._logs: dict[str, Callable[[], Sequence[str]]] = {}
         """Of each process, by its name."""
+        self._processes: dict[str, RunningProcess] = {}
+        """Those that have to go on until they are told to end."""
 
     def open_hub(self) -> None:
         """Serve a hub with an agent of either era, and one for the hostile browser."""
@@ -72,10 +82,10 @@ class Running:
         self._hub = self._stack.enter_context(running_hub(self._setting))
         self._stack.enter_context(connected_chrome(self._setting))
         self._logs["the hub"] = lambda: self._hub.lines
+        self._processes["the hub"] = self._hub.process
         for era in (LEGACY, MODERN):
             lane = self._lane(f"hub {era}", self._client(era), self._setting, self._tools)
-            lane.memory = partial(workers_mb, self._setting)
-            self._works.append(lane.run)
+            self._drives(lane, partial(workers_mb, self._setting))
         watching = [tool for tool in self._tools if tool.group == "observe"]
         watcher = self._lane("the hostile browser's", self._client(LEGACY), self._setting, watching)
         self._works.append(watcher.watch)
@@ -86,9 +96,9 @@ class Running:
         client = self._stack.enter_context(standalone(setting, era))
         self._stack.enter_context(connected_chrome(setting))
         self._logs[f"standalone {era}"] = lambda: client.log().splitlines()
+        self._processes[f"standalone {era}"] = client.process
         lane = self._lane(f"standalone {era}", client, setting, self._tools)
-        lane.memory = partial(resident_mb, client.process.pid)
-        self._works.append(lane.run)
+        self._drives(lane, partial(resident_mb, client.process.pid))
 
     def open_frames(self) -> None:
         """Have all sockets open, those of processes that know their owner alone included."""
@@ -96,9 +106,9 @@ class Running:
         zygote = self._stack.enter_context(own_zygote(self._setting.home / "zygote"))
         self._logs |= {"the engine": lambda: engine.log, "the zygote": lambda: zygote.log}
         self._lanes[0].open_services()
-        places = [*hub_places(self._hub, self._setting), engine, zygote]
+        places = [*hub_places(self._hub, self._setting), engine, zygote, PipePlace()]
         sender = FrameLane(places, _of(self._random), self._figures)
-        sender.on_frames = self.keeper.add_frames
+        sender.on_frames = self._keep_frames
         self._works.append(sender.run)
 
     def run(self, seconds: float) -> Figures:
@@ -106,8 +116,7 @@ class Running:
         together([partial(work, until) for work in self._works])
         for name, log in self._logs.items():
             self._figures.report(f"log of {name}: {line}" for line in log_incidents(log()))
-        if self._hub.process.poll() is not None:
-            self._figures.report([f"the hub has ended with {self._hub.process.poll()}"])
+        self._figures.report(ended(self._processes))
         return self._figures
 
     def _client(self, era: str) -> HttpClient:
@@ -126,10 +135,20 @@ class Running:
         self._lanes.append(lane)
         return lane
 
+    def _drives(self, lane: AgentLane, memory: Callable[[], float]) -> None:
+        """Have an agent make calls, and compare what its worker takes after each session."""
+        lane.memory = memory
+        self._figures.memory[lane.name] = []
+        self._works.append(lane.run)
+
     def _keep(
         self, tool: str, arguments: Mapping[str, Any], reply: Reply, verdict: Verdict
     ) -> None:
-        self.keeper.add_call(tool, arguments, verdict.code, reply.took)
+        broke = bool(verdict.incidents)
+        self.keeper.add_call(tool, arguments, verdict.code, reply.took, broke=broke)
+
+    def _keep_frames(self, place: str, sent: list[bytes], took: float, incident: str) -> None:
+        self.keeper.add_frames(place, sent, took, broke=bool(incident))
 
 
 def _of(random: Random) -> Random:
@@ -166,8 +185,17 @@ def _socket_of(hub: Server, ending: str) -> str:
     return next(path for path in paths if path.endswith(ending))
 
 
+def ended(processes: Mapping[str, RunningProcess]) -> Iterator[str]:
+    """Say which processes have ended by themselves."""
+    for name, process in processes.items():
+        if (code := process.poll()) is not None:
+            yield f"{name} has ended with {code}"
+
+
 def grown(memory: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """Say whose memory has not come to rest."""
+    """Say whose memory has not come to rest, or was not looked at often enough to tell."""
     for lane, sizes in memory.items():
-        if len(sizes) >= 3 and sizes[-1] - sizes[1] > GROWTH_MB:
+        if len(sizes) < LEAST_SESSIONS:
+            yield f"{lane} has ended too few sessions to compare its memory: {len(sizes)}"
+        elif sizes[-1] - sizes[1] > GROWTH_MB:
             yield f"the memory of {lane} has grown from {sizes[1]:.0f} to {sizes[-1]:.0f} MB"

@@ -51,6 +51,8 @@ class Setting:
     rest: int = field(default_factory=free_port)
     config: int = field(default_factory=free_port)
     bookmarks: int = field(default_factory=free_port)
+    cdp: int = field(default_factory=free_port)
+    """Where a browser is looked for unless a call names a port: nobody listens there."""
 
     @classmethod
     @contextmanager
@@ -81,6 +83,7 @@ class Setting:
             "PILOTHOUSE_REST_PORT": str(self.rest),
             "PILOTHOUSE_CONFIG_PORT": str(self.config),
             "PILOTHOUSE_BOOKMARKS_PORT": str(self.bookmarks),
+            "CDP_PORT": str(self.cdp),
             "PACKET_PROXY_ACCESS_TOKEN": self.token,
             "ALLOWED_HOSTS": ALLOWED,
             "SERVER_COMMAND_PATH": ":".join([sys.executable, *found]),

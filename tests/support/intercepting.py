@@ -16,6 +16,7 @@ import httpx
 from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.ports import free_port
+from tests.support.servers import environment
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def token_of(home: Path) -> str:
 
     made = subprocess.run(
         forkserver.command("pilothouse", "token"),
-        env={"PILOTHOUSE_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        env=environment({"PILOTHOUSE_HOME": str(home)}),
         capture_output=True,
         text=True,
         check=True,

@@ -57,7 +57,7 @@ class Routes:
 
     def add(self, session: str) -> None:
         """Make a session the second client's, with all that will descend from it."""
-        self._own.add(session.encode())
+        self._own.add(_bytes(session))
 
     def is_own(self, message: bytes) -> bool:
         """Tell whether a message is the second client's, and learn from it."""
@@ -72,9 +72,9 @@ class Routes:
         params = told.get("params")
         if isinstance(params, dict) and (child := params.get("sessionId")):
             if told.get("method") == "Target.attachedToTarget":
-                self._own.add(str(child).encode())
+                self._own.add(_bytes(child))
             elif told.get("method") == "Target.detachedFromTarget":
-                self._own.discard(str(child).encode())
+                self._own.discard(_bytes(child))
 
 
 def is_about_leaving(message: bytes) -> bool:
@@ -92,7 +92,7 @@ def session_of(message: bytes) -> bytes:
             return message[opens + 1 : -2]
     if b"sessionId" not in message:
         return b""
-    return str(parsed(message).get("sessionId") or "").encode()
+    return _bytes(parsed(message).get("sessionId") or "")
 
 
 def _id_of(message: bytes) -> int:
@@ -100,8 +100,8 @@ def _id_of(message: bytes) -> int:
     if message.startswith(b'{"method":'):
         return -1
     if message.startswith(b'{"id":'):
-        digits = message[6 : message.find(b",", 6, 32)]
-        if digits.isdigit():
+        ends = message.find(b",", 6, 32)
+        if ends > 0 and (digits := message[6:ends]).isdigit():
             return int(digits)
     number = parsed(message).get("id")
     return number if isinstance(number, int) else -1
@@ -111,6 +111,11 @@ def _may_be_about_targets(message: bytes) -> bool:
     return message.startswith(b'{"method":"Target.') or not message.startswith(
         (b'{"method":"', b'{"id":')
     )
+
+
+def _bytes(session: object) -> bytes:
+    """Return the bytes of a session's id, whatever stands in its place."""
+    return str(session).encode("utf-8", "surrogatepass")
 
 
 def parsed(message: bytes) -> dict[str, Any]:

@@ -44,9 +44,19 @@ def answer(
     if browser.is_closing():
         return
     browser.write(own_answer(status, reason, rule, fields=fields))
-    browser.write_eof()
+    _hang_up(browser)
+    if browser.is_closing():
+        return
     browser.set_protocol(_Lingering(browser))
     browser.resume_reading()
+
+
+def _hang_up(transport: asyncio.Transport) -> None:
+    """Say that nothing more will come from us; end the connection if there is nobody any more."""
+    try:
+        transport.write_eof()
+    except OSError:
+        transport.abort()
 
 
 class _Lingering(asyncio.Protocol):
@@ -105,7 +115,7 @@ class _Pipe(asyncio.Protocol):
         if self.peer.ended or self.peer.transport.is_closing():
             self.peer.transport.close()
             return False
-        self.peer.transport.write_eof()
+        _hang_up(self.peer.transport)
         self._abort_when_quiet(-1)
         return True
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import select
-import sys
 import time
 import traceback
 from contextlib import contextmanager
@@ -14,13 +12,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pilothouse.core.clock import iso
 from pilothouse.core.redact import Redactor
+from pilothouse.server.line_writer import LineWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 LEVELS: Mapping[str, int] = {"debug": 10, "info": 20, "warn": 30, "error": 40}
-MOST_WAIT_MS = 1_000
-"""For whoever reads the log: what they leave unread for so long is not written."""
 SEVERITIES = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 """The names by which Cloud Logging knows the levels."""
 _ENCODER = json.JSONEncoder(default=repr, allow_nan=False)
@@ -40,12 +37,13 @@ class Log:
         self._level = level
         self._least = LEVELS[level]
         self._redactor = redactor or Redactor()
-        self._stream = stream
+        self._lines = LineWriter(stream)
         self._listeners: list[Callable[[str], None]] = []
 
     def of(self, component: str) -> Log:
         """Return the same log for another component."""
-        log = Log(component, self._level, self._redactor, self._stream)
+        log = Log(component, self._level, self._redactor)
+        log._lines = self._lines
         log._listeners = self._listeners
         return log
 
@@ -98,39 +96,12 @@ class Log:
             text = _ENCODER.encode(line)
         except (TypeError, ValueError):  # a key that is no text, or a number that JSON lacks
             text = json.dumps({**line, "details": repr(line.get("details"))})
-        # The stream is looked up at each write: a transport may have moved stderr meanwhile.
-        stream = self._stream or sys.stderr
         try:
-            _write_whole(stream, text + "\n")
+            self._lines.write(text)
         except (OSError, ValueError):
             pass  # a log that nobody can read must not fail the call that it reports
         for listener in tuple(self._listeners):
             listener(text)
-
-
-def _write_whole(stream: TextIO, line: str) -> None:
-    """Write a line that others cannot cut: whoever shares a pipe may tell it not to block, as
-    Node.js does, and Python then drops what does not fit at once.
-
-    Raises:
-        OSError, ValueError: it cannot be written.
-    """
-    try:
-        descriptor = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # a stream in memory
-        stream.write(line)
-        stream.flush()
-        return
-    stream.flush()
-    data = memoryview(line.encode())
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:
-            poll = select.poll()
-            poll.register(descriptor, select.POLLOUT)
-            if not poll.poll(MOST_WAIT_MS):
-                raise
 
 
 class LibraryLogs(logging.Handler):

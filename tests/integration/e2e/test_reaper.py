@@ -376,7 +376,6 @@ def owner(family: Family, script: str, code: str = OWNER) -> subprocess.Popen[by
     return subprocess.Popen(
         [sys.executable, "-c", code, family.mark, script, str(family.shell)],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
 
 

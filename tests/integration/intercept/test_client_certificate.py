@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import forkserver
 from tests.support.intercepting import GUARD_S, Tap
+from tests.support.servers import environment
 from tests.support.until import wait_until
 from tests.support.upstreams import Authority, authority, h2_upstream
 
@@ -133,7 +134,7 @@ def test_a_certificate_that_the_server_does_not_take_is_told_as_that(
 def test_a_file_without_a_key_is_refused_at_the_start(upstream_ca: Authority) -> None:
     ended = subprocess.run(
         forkserver.command("pilothouse", "--client-cert", str(upstream_ca.ca_file)),
-        env={"PILOTHOUSE_HOME": str(upstream_ca.ca_file.parent / "home"), "PATH": "/usr/bin:/bin"},
+        env=environment({"PILOTHOUSE_HOME": str(upstream_ca.ca_file.parent / "home")}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

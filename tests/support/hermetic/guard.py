@@ -22,16 +22,22 @@ DEFAULT_PORTS = frozenset({4000, 8765, 9222, 32349, 32350})
 
 _PATH_EVENTS = {
     "open",
+    "os.chdir",
+    "os.chmod",
+    "os.chown",
     "os.listdir",
     "os.mkdir",
     "os.remove",
-    "os.rename",
     "os.rmdir",
     "os.scandir",
+    "os.truncate",
+    "os.utime",
     "shutil.rmtree",
     "sqlite3.connect",
 }
-_PORT_EVENTS = {"socket.bind", "socket.connect"}
+_TWO_PATHS_EVENTS = {"os.link", "os.rename", "os.symlink"}
+"""Something comes from the first path, or leads to it, and to the second one."""
+_PORT_EVENTS = {"socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto"}
 _STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 
 starts: list[str] = []
@@ -50,11 +56,10 @@ def install() -> None:
 
 def _hook(event: str, args: tuple[object, ...]) -> None:
     if event in _PATH_EVENTS:
-        path = args[0]
-        if isinstance(path, bytes):
-            path = os.fsdecode(path)
-        if isinstance(path, str) and path[:1] == "/" and _is_refused(path):
-            _refuse(f"{event} of {path}")
+        _check_path(event, args[0])
+    elif event in _TWO_PATHS_EVENTS:
+        _check_path(event, args[0])
+        _check_path(event, args[1])
     elif event in _PORT_EVENTS:
         address = args[1]
         if isinstance(address, tuple) and len(address) > 1 and address[1] in DEFAULT_PORTS:
@@ -66,6 +71,13 @@ def _hook(event: str, args: tuple[object, ...]) -> None:
             watch_sockets(args[0])
     elif event in _STARTS:
         starts.append(f"{event} {args[0] if args else ''}")
+
+
+def _check_path(event: str, path: object) -> None:
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if isinstance(path, str) and path[:1] == "/" and _is_refused(path):
+        _refuse(f"{event} of {path}")
 
 
 def _is_refused(path: str) -> bool:

@@ -28,8 +28,9 @@ FOREIGN = ("org.chromium.", "playwright", "pw-")
 TRACKER = b"from multiprocessing.resource_tracker import main"
 """The command of a process that Python starts beside the first one to use `multiprocessing`, and
 that ends with it."""
-GRACE_S = 5.0
-"""How long a process that was told to end may take: a moment on a busy machine, not a leak."""
+GRACE_S = 30.0
+"""How long a process that was told to end may take: a moment on a busy machine, not a leak. A test
+that leaves nothing waits for nothing."""
 
 
 _makers: weakref.WeakKeyDictionary[socket.socket, threading.Thread] = weakref.WeakKeyDictionary()

@@ -30,7 +30,7 @@ _number = itertools.count()
 _unused: list[Place] = []
 """Places in which nobody left or started anything, for the next one who needs a place."""
 
-RIGS_WITH_SOCKETS = frozenset({"browser", "paired", "services_hub"})
+RIGS_WITH_SOCKETS = frozenset({"browser", "fuzzing_agent", "paired", "services_hub"})
 """Fixtures of a module that connect to something, in this very process, when they are asked to.
 What they hold is looked at when their module is over."""
 STARTS_NOTHING = ("tests/unit/", "tests/contract/")

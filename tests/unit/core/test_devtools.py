@@ -94,6 +94,27 @@ def test_events_go_by_their_session_and_answers_by_it_or_their_number(routes: Ro
         assert routes.is_own(message) is is_own, message
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"id":' + b"9" * 5_000 + b"}",
+        b'{"id":1,"result":{},"sessionId":"\\ud800"}',
+        b'{"id":[1],"sessionId":{"a":1}}',
+        b'{"id":NaN}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+    ids=lambda odd: ascii(odd[:20]),
+)
+def test_what_makes_no_sense_is_nobodys_own(routes: Routes, odd: bytes) -> None:
+    assert routes.is_own(odd) is False
+
+
+def test_a_session_with_half_of_a_character_is_known_again(routes: Routes) -> None:
+    routes.add("\ud800")
+    assert routes.is_own(rb'{"id":1,"sessionId":"\ud800"}')
+
+
 @pytest.mark.parametrize("spaced", [False, True])
 def test_what_a_session_attaches_to_is_its_own_until_it_is_left(
     routes: Routes, spaced: bool

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import socket
 import struct
+from http import HTTPStatus
 
 import pytest
 
@@ -185,6 +186,18 @@ async def test_half_closed_ends_still_get_the_rest() -> None:
     async with upstream(OK) as server, rig() as it:
         get = head(f"GET http://127.0.0.1:{server.port}/ HTTP/1.1", "", "")
         assert (await it.ask(get, then_eof=True)).endswith(b"ok")
+
+
+async def test_who_has_hung_up_before_our_own_answer_is_dropped() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        browser = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, accepted)
+    transport.pause_reading()  # as the proxy does while it finds out what becomes of a request
+    browser.close()
+    proxy_pipes.answer(transport, HTTPStatus.BAD_GATEWAY, "it cannot be reached")
+    await until(transport.is_closing)
 
 
 async def test_a_peer_that_ignores_the_hang_up_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

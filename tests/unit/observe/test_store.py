@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,8 +21,8 @@ from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
 GUARD_S = 30
 ALL = Query()
 
@@ -206,9 +205,8 @@ while True:
 
 @pytest.mark.process
 def test_a_killed_writer_leaves_a_prefix_without_holes(path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", WRITER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as writer:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         promised = [int(writer.stdout.readline()) for _ in range(3)][-1]
         os.kill(writer.pid, signal.SIGKILL)

@@ -7,13 +7,14 @@ import json
 import logging
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pilothouse.core.model import PageText
 from pilothouse.core.redact import Redactor
-from pilothouse.server import logs
+from pilothouse.server import line_writer
 from pilothouse.server.logs import LEVELS, Log, adopt_library_logs
 
 if TYPE_CHECKING:
@@ -215,10 +216,46 @@ def test_a_line_stays_whole_in_a_pipe_that_others_told_not_to_block() -> None:
     assert told == [{"number": number, "text": text} for number in range(3)]
 
 
-def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MOST_WAIT_MS", 10)
+def test_a_log_that_nobody_reads_is_waited_for_once_and_then_says_what_it_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[int] = []
+
+    class CountingPoll:
+        def register(self, descriptor: int, events: int) -> None:
+            pass
+
+        def poll(self, most_ms: int) -> list[tuple[int, int]]:
+            waits.append(most_ms)
+            return []
+
+    monkeypatch.setattr("select.poll", CountingPoll)
     readable, writable = os.pipe()
+    os.set_blocking(readable, False)
     os.set_blocking(writable, False)
+
+    def read() -> bytes:
+        parts = []
+        with suppress(BlockingIOError):
+            while part := os.read(readable, 1 << 16):
+                parts.append(part)
+        return b"".join(parts)
+
     with os.fdopen(writable, "w") as pipe, os.fdopen(readable):
-        for _ in range(3):
-            Log("x", stream=pipe).info("happened", text="x" * 100_000)
+        log = Log("x", stream=pipe)
+        for number in range(200):
+            log.of("y").info("unread", number=number, text="x" * 5_000)
+        assert waits == [line_writer.MOST_WAIT_MS]
+        heard = read()
+        assert not heard.endswith(b"\n")  # the pipe was full in the middle of a line
+        log.info("read again")
+        log.info("as ever")
+        heard += read()
+        # Who has read is waited for again.
+        log.info("large", text="x" * 400_000)
+        assert len(waits) == 2
+    *taken, again, as_ever = [json.loads(line) for line in heard.splitlines()]
+    assert [line["details"]["number"] for line in taken] == list(range(len(taken)))
+    assert again["dropped"] == 200 - len(taken)
+    assert again["event"] == "read again"
+    assert "dropped" not in as_ever

@@ -85,8 +85,35 @@ def test_the_users_folders_are_those_of_pilothouse_browsers_and_state() -> None:
         lambda folder: os.mkdir(folder),
         lambda folder: sqlite3.connect(f"{folder}/history.db"),
         lambda folder: Path(f"{folder}/token").read_bytes(),
+        lambda folder: os.chdir(folder),
+        lambda folder: os.chmod(f"{folder}/token", 0o777),
+        lambda folder: os.chown(f"{folder}/token", -1, -1),
+        lambda folder: os.truncate(f"{folder}/token", 0),
+        lambda folder: os.utime(f"{folder}/token"),
+        lambda folder: os.rename(f"{folder}/token", "token"),
+        lambda folder: os.rename("token", f"{folder}/token"),
+        lambda folder: os.replace("token", f"{folder}/token"),
+        lambda folder: os.link("token", os.fsencode(f"{folder}/token")),
+        lambda folder: os.symlink("token", f"{folder}/token"),
+        lambda folder: Path("token").symlink_to(folder),
+        lambda folder: Path("token").rename(Path(folder) / "token"),
     ],
-    ids=["open", "list", "scan", "make", "sqlite", "read"],
+    ids=[
+        *(
+            "open",
+            "list",
+            "scan",
+            "make",
+            "sqlite",
+            "read",
+            "enter",
+            "mode",
+            "owner",
+            "cut",
+            "touch",
+        ),
+        *("move away", "move in", "replace", "link", "symlink", "symlink to it", "move a path in"),
+    ],
 )
 def test_the_users_folders_cannot_be_opened(touch: Callable[[str], object], refused: Path) -> None:
     with pytest.raises(PermissionError, match="the user's own"):
@@ -102,7 +129,12 @@ def test_default_ports_can_neither_be_taken_nor_called(port: int, refused: Path)
         one.connect(("127.0.0.1", port))
     with socket.socket(socket.AF_INET6) as one, pytest.raises(PermissionError):
         one.connect(("::1", port, 0, 0))
-    assert refused.read_text().count(f"port {port}") == 3
+    with socket.socket(type=socket.SOCK_DGRAM) as one:
+        with pytest.raises(PermissionError):
+            one.sendto(b"x", ("127.0.0.1", port))
+        with pytest.raises(PermissionError):
+            one.sendmsg([b"x"], [], 0, ("127.0.0.1", port))
+    assert refused.read_text().count(f"port {port}") == 5
 
 
 @pytest.mark.process
