@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from pilothouse.gateway.workers.command import CommandKind
     from tests.support.door_rig import Rig
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser, installed]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.browser,
+    pytest.mark.usefixtures("unhurried"),
+    installed,
+]
 
 IDLE_S = 60.0 if IS_SOAK else 1.0
 GUARD_S = 110.0

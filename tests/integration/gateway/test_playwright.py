@@ -99,6 +99,7 @@ async def test_one_that_is_killed_takes_its_browser_along(kind: PlaywrightMcp, m
 
 
 @installed
+@pytest.mark.usefixtures("unhurried")
 async def test_its_template_is_that_of_the_handshake_era(kind: PlaywrightMcp) -> None:
     template = await kind.template()
     tools = {tool["name"] for tool in template.handshake["tools/list"]["tools"]}
