@@ -28,16 +28,16 @@ run: setup ## Serve Pilothouse on http://127.0.0.1:4000
 # Loops that kill, race or wait run PILOTHOUSE_CHAOS rounds: one here, all of them in soak.
 test: export PILOTHOUSE_CHAOS ?= 1
 test: setup-tests ## Run every test, with a real Chromium
-	@$(all_tests) $(ARGS)
 	$(javascript_tests)
+	@$(all_tests) $(ARGS)
 
 quick: setup ## Run the tests that start no process: what to run while writing
 	@$(pytest) -n 2 $(by_module) -m 'not process' tests/unit tests/contract $(ARGS)
 
 soak: export PILOTHOUSE_CHAOS ?= 50
 soak: setup-tests ## Run every test with all its rounds (long)
-	@$(all_tests) --timeout 1800 $(ARGS)
 	$(javascript_tests)
+	@$(all_tests) --timeout 1800 $(ARGS)
 
 # SECONDS=60 and SEED=7 are settable; a run prints its seed.
 fuzz: SECONDS ?= 600

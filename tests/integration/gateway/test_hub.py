@@ -31,7 +31,7 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "tester", "version": "1"},
 }
-GONE_S = 10.0
+GONE_S = 30.0
 """A guard: it is less than two seconds in fact."""
 
 
@@ -152,7 +152,7 @@ async def test_an_idle_worker_is_ended_and_its_session_goes_on() -> None:
     with http_server("--worker-idle", "1", module=PRODUCT) as hub:
         agent = HttpAgent(hub.url).open()
         first = agent.call("status")["content"]
-        await until(lambda: metric(hub, 'pilothouse_workers_ended_total{why="idle"}') == 1, 30)
+        await until(lambda: metric(hub, 'pilothouse_workers_ended_total{why="idle"}') >= 1)
         await until(lambda: workers(hub) == [])
         again = agent.call("status")["content"]
     assert RESET not in [block["text"] for block in first]

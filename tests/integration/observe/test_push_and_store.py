@@ -257,5 +257,5 @@ def test_the_browser_we_start_dies_with_us(tmp_path: Path, end: signal.Signals) 
         assert children
         os.kill(process.pid, end)
         process.wait(30)
-        _, alive = psutil.wait_procs(children, timeout=10)
+        _, alive = psutil.wait_procs(children, timeout=30)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
