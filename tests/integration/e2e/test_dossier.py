@@ -24,16 +24,14 @@ MOST_CHARACTERS = 16_000
 MOST_TOKENS = 2_500
 """How much later than its timeout a failure may be told; 300 ms is the figure."""
 
-SELLS_OUT = {
-    "tool": "evaluate",
-    "script": "window.sale = new BroadcastChannel('sale'); sale.onmessage = () => {"
-    " byId('later').textContent = 'Sold out'; sale.postMessage('done'); }; 0",
-}
-BUYS = {
-    "tool": "evaluate",
-    "script": "new Promise(done => { const sale = new BroadcastChannel('sale');"
-    " sale.onmessage = () => done(0); sale.postMessage('buy'); })",
-}
+SELLS_OUT = (
+    "window.sale = new BroadcastChannel('sale'); sale.onmessage = () => {"
+    " byId('later').textContent = 'Sold out'; sale.postMessage('done'); }; 0"
+)
+BUYS = (
+    "new Promise(done => { const sale = new BroadcastChannel('sale');"
+    " sale.onmessage = () => done(0); sale.postMessage('buy'); })"
+)
 
 
 @pytest.fixture
@@ -226,11 +224,14 @@ def test_a_dossier_tells_what_changed_since_the_last_good_step() -> None:
             noted = [line["details"] for line in lines if line["event"] == "state_remembered"]
             return sum(details["tab"] == tab for details in noted)
 
-        for step in ({"tool": "navigate", "url": "/obstacles.html"}, SELLS_OUT):
+        def do_and_think(tool: str, **arguments: Any) -> None:
             before = remembered()
-            alone.call(**step, tabId=tab)
-            wait_until(lambda before=before: remembered() > before)
-        alone.call(**BUYS, tabId=other)
+            alone.call(tool, **arguments, tabId=tab)
+            wait_until(lambda: remembered() > before)
+
+        do_and_think("navigate", url="/obstacles.html")
+        do_and_think("evaluate", script=SELLS_OUT)
+        alone.call("evaluate", script=BUYS, tabId=other)
         error = fails_and_is_seen(alone, tabId=tab)
     changed = [line.strip("+- ") for line in error["snapshotDiff"]]
     assert 'button "Buy"' in changed

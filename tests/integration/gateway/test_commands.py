@@ -19,6 +19,7 @@ from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import Running, StartFailed, command
 from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
 from pilothouse.gateway.workers.spawned import Launch
+from tests.support.door_rig import hello
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
@@ -37,11 +38,7 @@ GUARD_S = 60.0
 ODD = str(ROOT / "tests" / "support" / "odd_server.py")
 MODERN = {"MCP-Protocol-Version": "2026-07-28"}
 KEY = Key("session", "s")
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+HELLO = hello()["params"]
 
 
 class Commands:

@@ -19,9 +19,10 @@ import pytest
 from pilothouse import __version__
 from pilothouse.gateway.control import ask
 from pilothouse.hub_files import MOST_LOG_BYTES, hub_files
+from tests.support import command_line
 from tests.support.http_agent import HttpAgent
 from tests.support.living import living
-from tests.support.servers import PRODUCT, ROOT, environment, http_server
+from tests.support.servers import PRODUCT, environment, http_server
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -34,15 +35,7 @@ GUARD_S = 60.0
 
 
 def run(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", PRODUCT, *args],
-        capture_output=True,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(home)}),
-        cwd=ROOT,
-        timeout=GUARD_S,
-        check=False,
-    )
+    return command_line.run(*args, env={"PILOTHOUSE_HOME": str(home)})
 
 
 @contextmanager
