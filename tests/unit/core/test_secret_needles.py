@@ -55,7 +55,7 @@ def test_hundreds_of_secrets_in_a_large_text_hold_nobody_up(repeated: int) -> No
     turns = 0
     worker.start()
     while worker.is_alive():
-        worker.join(0.001)
+        worker.join(0.01)
         turns += 1
     assert turns >= TURNS
 
