@@ -5,13 +5,12 @@
 .PHONY: help setup setup-tests run test quick check gen bench conformance soak fuzz demo sbom clean
 
 python := .venv/bin/python
-# Tests wait more than they compute: more workers than cores, but no fourth one on two, which gains
-# little and has what they start miss time limits of its own. One that is done takes the next module
-# (tests/support/order.py), so that what its tests share is started once.
+# Tests wait more than they compute: twice as many workers as two cores. One that is done takes the
+# next module (tests/support/order.py), so that what its tests share is started once.
 # Bytecode is written, so that not every worker and every process of a test compiles anew.
 pytest := env -u PYTHONDONTWRITEBYTECODE .venv/bin/pytest
 by_module := --dist loadfile --no-loadscope-reorder
-all_tests := $(pytest) -n 3 $(by_module)
+all_tests := $(pytest) -n 4 $(by_module)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,16 +27,16 @@ run: setup ## Serve Pilothouse on http://127.0.0.1:4000
 # Loops that kill, race or wait run PILOTHOUSE_CHAOS rounds: one here, all of them in soak.
 test: export PILOTHOUSE_CHAOS ?= 1
 test: setup-tests ## Run every test, with a real Chromium
-	@$(all_tests) $(ARGS)
 	$(javascript_tests)
+	@$(all_tests) $(ARGS)
 
 quick: setup ## Run the tests that start no process: what to run while writing
 	@$(pytest) -n 2 $(by_module) -m 'not process' tests/unit tests/contract $(ARGS)
 
 soak: export PILOTHOUSE_CHAOS ?= 50
 soak: setup-tests ## Run every test with all its rounds (long)
-	@$(all_tests) --timeout 1800 $(ARGS)
 	$(javascript_tests)
+	@$(all_tests) --timeout 1800 $(ARGS)
 
 # SECONDS=60 and SEED=7 are settable; a run prints its seed.
 fuzz: SECONDS ?= 600

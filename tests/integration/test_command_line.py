@@ -6,37 +6,19 @@ import json
 import os
 import socket
 import stat
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pilothouse import __version__
+from tests.support.command_line import run
 from tests.support.second_user import UID as ANOTHER
 from tests.support.second_user import needs_root
-from tests.support.servers import FIXTURE_APP, ROOT, RawStdio, environment, http_server
+from tests.support.servers import FIXTURE_APP, RawStdio, http_server
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
-
-GUARD_S = 60
-
-
-def run(
-    *args: str, module: str = "pilothouse", env: dict[str, str] | None = None, input: str = ""
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", module, *args],
-        capture_output=True,
-        text=True,
-        env=environment(env),
-        cwd=ROOT,
-        input=input,
-        timeout=GUARD_S,
-        check=False,
-    )
-
 
 MISTAKES: dict[str, tuple[list[str], dict[str, str], str]] = {
     "unknown flag": (["serve", "--prot", "1"], {}, "did you mean --port?"),

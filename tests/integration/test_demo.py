@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
-PROMISED_S = 60
 GUARD_S = 280
-BUSY = 2.0
-"""Processes that want to run, for each processor."""
 PNG = b"\x89PNG\r\n\x1a\n"
 PICTURE = ROOT / "docs" / "pictures" / "demo.png"
 WIDTH = 1100
@@ -106,8 +102,6 @@ class Demo:
 
     place: Place
     ran: subprocess.CompletedProcess[str]
-    took_s: float
-    was_busy: bool
     files: set[str]
     """Names of what was in its output folder when it was over."""
 
@@ -130,17 +124,12 @@ def demo(place: Place, demos: list[Demo]) -> Demo:
 
 
 def _run(place: Place) -> Demo:
-    load, began = os.getloadavg()[0], time.monotonic()
     ran = place.demo()
-    took_s = time.monotonic() - began
-    was_busy = max(load, os.getloadavg()[0]) > BUSY * (os.cpu_count() or 1)
-    return Demo(place, ran, took_s, was_busy, {path.name for path in place.output.iterdir()})
+    return Demo(place, ran, {path.name for path in place.output.iterdir()})
 
 
-def test_the_demo_goes_well_within_a_minute_and_leaves_its_files(demo: Demo) -> None:
+def test_the_demo_goes_well_and_leaves_its_files(demo: Demo) -> None:
     assert demo.ran.returncode == 0, demo.ran.stdout + demo.ran.stderr
-    # What others do on the machine is not the demo's doing.
-    assert demo.took_s < PROMISED_S or demo.was_busy
     assert demo.files == {*FILES, NOTE}
     for picture in demo.place.output.glob("*.png"):
         assert picture.read_bytes().startswith(PNG)

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +14,11 @@ import httpx
 import pytest
 
 from tests.support.agent import Agent
+from tests.support.command_line import run
 from tests.support.http_agent import HttpAgent
 from tests.support.ports import free_port
 from tests.support.second_user import left_by_another_user, needs_root, sent_by_another_user
-from tests.support.servers import PRODUCT, ROOT, Server, environment, http_server
+from tests.support.servers import PRODUCT, Server, http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,15 +64,8 @@ def refused(answer: bytes) -> None:
 
 
 def token_of(home: str | Path, *flags: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pilothouse", "token", *flags],
-        capture_output=True,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(home)}),
-        cwd=ROOT,
-        timeout=GUARD_S,
-        check=True,
-    )
+    done = run("token", *flags, env={"PILOTHOUSE_HOME": str(home)})
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
@@ -204,15 +196,7 @@ def test_a_token_that_cannot_guard_the_address_is_refused_at_the_start(
     oauth = {"OAUTH_AUDIENCE": "a", "OAUTH_JWKS_URL": "https://login.example/keys"}
     env = {"PILOTHOUSE_HOME": str(tmp_path), "PILOTHOUSE_HTTP_TOKEN": token}
     env |= oauth if "--oauth-issuer" in flags else {}
-    done = subprocess.run(
-        [sys.executable, "-m", "pilothouse", "serve", "--port", "0", *flags],
-        capture_output=True,
-        text=True,
-        env=environment(env),
-        cwd=ROOT,
-        timeout=GUARD_S,
-        check=False,
-    )
+    done = run("serve", "--port", "0", *flags, env=env)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert names in done.stderr

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 COUNTER = "test://counter"
-GUARD_S = 20
+GUARD_S = 30
 type Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 

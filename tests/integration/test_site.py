@@ -112,7 +112,7 @@ def test_the_web_socket_echoes_or_sends_frames(site: Site) -> None:
     with connect(url, proxy=None) as echo:
         for frame in ("text", b"\x00\xff"):
             echo.send(frame)
-            assert echo.recv(timeout=10) == frame
+            assert echo.recv(timeout=30) == frame
     with connect(f"{url}?frames=3", proxy=None) as sender:
         assert [json.loads(frame)["frame"] for frame in sender] == [0, 1, 2]
         assert sender.close_code == 1000

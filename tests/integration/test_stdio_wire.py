@@ -114,7 +114,7 @@ def test_the_server_leaves_with_exit_code_zero(how: str) -> None:
             server.close()
         else:
             os.kill(server.process.pid, getattr(signal, how))
-        assert server.process.wait(20) == 0
+        assert server.process.wait(30) == 0
 
 
 def test_an_incident_is_told_by_id_only_and_logged_in_full() -> None:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     type Start = Callable[[Key], Awaitable[Hand]]
     type Script = Callable[[Asked], Awaitable[None]]
 
-GUARD_S = 20.0
+GUARD_S = 30.0
 BOTH = "application/json, text/event-stream"
 
 

@@ -276,8 +276,9 @@ class ForeverArgs(Args):
 
 
 @tool(TYPE, effect="read")
-async def forever(args: ForeverArgs) -> Done:
-    """Never end; the client cancels."""
+async def forever(args: ForeverArgs, progress: Progress) -> Done:
+    """Tell that it has begun, and never end; the client cancels."""
+    await progress(1)
     await asyncio.Event().wait()
     return Done()
 

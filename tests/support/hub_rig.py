@@ -14,7 +14,7 @@ from pilothouse.gateway.room import Limits
 from tests.support.door_rig import door
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from pilothouse.gateway.front import Template
     from pilothouse.gateway.workers import Kind
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def hub(
-    kind: Kind, limits: Limits | None = None, template: Template | None = None
+    kind: Kind,
+    limits: Limits | None = None,
+    template: Template | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Rig[Pool]]:
     """Until the block ends, and then until its workers have ended too."""
-    pool = Pool(kind, limits or Limits(), time.monotonic, processes.memory)
+    pool = Pool(kind, limits or Limits(), clock, processes.memory)
     running = asyncio.create_task(pool.run())
     try:
         async with door(pool, template or await kind.template()) as rig:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.ports import free_port
 from tests.support.servers import environment
+from tests.support.serving import serving
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -154,11 +154,5 @@ def app() -> Iterator[App]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     running = App(server.server_port)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
+    with serving(server):
         yield running
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()

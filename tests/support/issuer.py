@@ -103,7 +103,7 @@ class Issuer:
         self.gate.set()
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(30)
 
     def wait_for_fetches(self, count: int) -> None:
         """Block until the JWKS was asked for that many times; to be called in a thread."""

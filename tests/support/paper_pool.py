@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pilothouse.gateway.front import Template
 
-GUARD_S = 10.0
+GUARD_S = 30.0
 
 
 class PaperWorker:

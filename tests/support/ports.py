@@ -26,7 +26,7 @@ def free_port() -> int:
 def is_open(port: int) -> bool:
     """Return whether something listens there."""
     with socket.socket() as probe:
-        probe.settimeout(5)
+        probe.settimeout(30)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 

@@ -23,13 +23,13 @@ class Relay:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(30)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.drop()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def drop(self) -> None:
         """Close every connection; new ones are accepted at once."""
@@ -38,7 +38,7 @@ class Relay:
             for writer in list(self._open):
                 writer.transport.abort()
 
-        asyncio.run_coroutine_threadsafe(close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(30)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -105,7 +105,7 @@ def _commit(messages: list[tuple[int, int, bytes]]) -> None:
         batch += _message(_NFTABLES << 8 | kind, flags, number, socket.AF_INET, 0, data)
     batch += _message(_BATCH_END, _REQUEST, 0, 0, _NFTABLES, b"")
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
-        netlink.settimeout(5)
+        netlink.settimeout(30)
         netlink.sendto(batch, (0, 0))
         for _ in messages:
             answer = netlink.recv(65536)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 START_GUARD_S = 60
+END_GUARD_S = 30
 FIXTURE_APP = "tests.support.fixture_app"
 PRODUCT = "pilothouse"
 ERAS = ("legacy", "auto")
@@ -133,14 +134,14 @@ def http_server(
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(END_GUARD_S)
         finally:
             process.kill()
             shutil.rmtree(home, ignore_errors=True)
             assert process.stdout is not None
             out = process.stdout.read()
             process.stdout.close()
-            log.close(5)
+            log.close(END_GUARD_S)
     assert out == "", f"the server wrote to stdout: {out[:200]}"
     assert expect_incidents or not incidents(log.lines), incidents(log.lines)
 
@@ -241,8 +242,8 @@ class RawStdio:
         assert self.process.stdout is not None
         self.process.stdin.close()
         rest = self.process.stdout.read()
-        self.process.wait(20)
-        self._drain.join(5)
+        self.process.wait(END_GUARD_S)
+        self._drain.join(END_GUARD_S)
         return rest, b"".join(self._errors).decode()
 
     def __enter__(self) -> Self:
@@ -251,7 +252,7 @@ class RawStdio:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
-        self._drain.join(5)
+        self._drain.join(END_GUARD_S)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 with suppress(BrokenPipeError):  # what it was still to read is lost with it

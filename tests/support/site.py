@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 HOSTS = ("127.0.0.1", "localhost")
 """Two names of the same server that a browser takes for two sites."""
-STOP_GUARD_S = 20
+STOP_GUARD_S = 30
 
 
 class Received(NamedTuple):

@@ -682,6 +682,7 @@ class E2eSession:
         self.locating.ask()
         if tab.dialog is None and not tab.crashed and not tab.turn.locked():
             tab.baseline = await tab.page.aria_snapshot(mode="ai", timeout=2_000)
+            log_browser(self.id, "state_remembered", tab=tab.id)
 
     def _forget_baseline_timer(self) -> None:
         if self._baseline is not None:

@@ -34,10 +34,8 @@ def test_a_call_fails_at_once_when_the_worker_is_killed_and_the_next_one_works(
     call = desk.begin("bookmark_add", title="Once", url=URL)
     wait_until(lambda: chrome.titles() == ["Once"], "the bookmark in Chrome")
     chrome.kill_worker()
-    began = time.monotonic()
     error = desk.answers([call])[call]["structuredContent"]["error"]
-    # Far less than the 30 s after which a call would be given up.
-    assert time.monotonic() - began < 15
+    # A call that is given up for its time has another code.
     assert error["code"] == "CONNECTION_LOST"
     assert "bookmark_journal" in error["details"]["hint"]
     chrome.by_hand("create", {"title": "Wakes the worker"})

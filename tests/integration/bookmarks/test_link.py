@@ -130,14 +130,16 @@ async def test_a_call_that_is_not_answered_ends_in_time_and_a_late_answer_is_nob
     tmp_path: Path,
 ) -> None:
     async with (
-        linked(tmp_path, timing=Timing(answer_s=2.0)) as rig,
+        linked(tmp_path) as rig,
         extension(rig.port, rig.token, answers=False) as chrome,
     ):
         peer = rig.link.shelves[0].peer
+        usual_s, peer._answer_s = peer._answer_s, 0.5
         with pytest.raises(ExtensionTimeout) as caught:
             await peer.ask("getTree")
         assert "getTree" in caught.value.message
-        chrome.answers = True
+        chrome.answers, peer._answer_s = True, usual_s
+        await until(lambda: chrome.calls)
         await chrome.send({"jsonrpc": "2.0", "id": chrome.calls[0]["id"], "result": "late"})
         assert await peer.ask("get", {"ids": ["1"]}) != "late"
 
@@ -263,11 +265,11 @@ async def test_a_socket_that_breaks_fails_what_is_pending_and_may_come_back(rig:
 
 async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path: Path) -> None:
     beat = {"jsonrpc": "2.0", "method": "heartbeat"}
-    timing = Timing(heartbeat_s=0.1, silence_s=3.0)
+    timing = Timing(heartbeat_s=0.1, silence_s=6.0)
     async with linked(tmp_path, timing=timing) as rig:
         async with extension(rig.port, rig.token) as chrome:
             began = anyio.current_time()
-            while anyio.current_time() < began + 1.5 * timing.silence_s:
+            while anyio.current_time() < began + 1.2 * timing.silence_s:
                 await chrome.send(beat)
                 await anyio.sleep(timing.heartbeat_s)
             assert chrome.heartbeats >= 3
@@ -278,7 +280,7 @@ async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path:
 
 
 async def test_a_peer_that_no_longer_reads_is_let_go_with_its_calls(tmp_path: Path) -> None:
-    timing = Timing(close_s=0.2, answer_s=30, heartbeat_s=0.1, silence_s=2.0)
+    timing = Timing(close_s=0.2, answer_s=60, heartbeat_s=0.1, silence_s=6.0)
     async with linked(tmp_path, timing=timing) as rig, dialled(rig.port) as chrome:
         await say_hello(chrome, hello(rig.token))
         chrome.socket.transport.pause_reading()
@@ -343,7 +345,7 @@ async def test_what_cannot_be_finished_stands_in_nobodys_way(
         raise RuntimeError("no way")
 
     async with linked(tmp_path, on_connected=fail) as rig, extension(rig.port, rig.token):
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with rig.link.shelves[0].writing():
                 pass
     assert "could not be finished" in caplog.text

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.urls import Address, Origin
 
-GUARD_S = 20
+GUARD_S = 30
 STAND_IN = "127.0.0.5"
 """Takes the part of a public server: nothing outside this machine is ever asked."""
 

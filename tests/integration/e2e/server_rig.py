@@ -19,7 +19,7 @@ from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
 from pilothouse.e2e.servers import start_plain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from pilothouse.children import Child
     from pilothouse.core.urls import Address
@@ -55,11 +55,15 @@ class Bench:
         self.exited = asyncio.Event()
         self.children: list[Child] = []
         self.before: Callable[[Mapping[str, str]], None] = lambda _: None
+        self.is_up: Callable[[Mapping[str, str]], Awaitable[object]] | None = None
+        """Is waited for once the command runs: only then does its time limit begin."""
 
     async def spawn(self, argv: Sequence[str], **how: Any) -> Child:
         self.before(how["env"])
         child = await start_child(argv, **how)
         self.children.append(child)
+        if self.is_up is not None:
+            await self.is_up(how["env"])
         return child
 
     async def start(
@@ -104,6 +108,19 @@ class Bench:
 async def page(url: str) -> str:
     async with httpx.AsyncClient(trust_env=False, timeout=GUARD_S) as client:
         return (await client.get(url)).text
+
+
+@asynccontextmanager
+async def answering(status: int) -> AsyncIterator[str]:
+    """Answer every request with this status, in this process; give the address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://localhost:{server.sockets[0].getsockname()[1]}"
 
 
 def content(path: str) -> str:

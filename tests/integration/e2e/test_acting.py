@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.until import wait_until
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -195,7 +197,7 @@ def test_click_presses_as_it_is_told(shop: Driver, arguments: dict[str, Any], sa
 )
 def test_click_takes_css_and_playwright_selectors(shop: Driver, selector: str) -> None:
     shop.visit("/")
-    shop.call("click", sessionId=shop.session_id, selector=selector, timeout=5_000)
+    shop.call("click", sessionId=shop.session_id, selector=selector, timeout=30_000)
     assert shop.text("#heard").strip() == "left"
 
 
@@ -231,23 +233,24 @@ def test_a_click_that_cannot_be_made_is_an_error_that_says_why(
 
 def test_a_covering_element_is_named_with_its_text(shop: Driver) -> None:
     shop.visit("/obstacles.html")
-    error = shop.fault("click", selector="#covered", timeout=LONG_MS)
+
+    def seen() -> dict[str, Any] | None:
+        """Its text is asked of the page, which on a busy machine may not answer in time."""
+        error = shop.fault("click", selector="#covered", timeout=LONG_MS)
+        return None if any("element:" in one for one in error.get("missing", [])) else error
+
+    error = wait_until(seen)
     assert 'id="veil"' in error["covers"]
-    # Its text is asked of the page, which on a busy machine may not answer in time, and says so.
-    late = any(missing.startswith("element:") for missing in error.get("missing", []))
-    assert "We use cookies" in error["causes"][0] or late
+    assert "We use cookies" in error["causes"][0]
     assert 'id="veil"' in error["suggestion"]
 
 
 def test_an_element_that_is_taken_out_all_the_time_is_not_said_to_be_covered(shop: Driver) -> None:
     shop.visit("/obstacles.html?flicker")
-    result = shop.ask("click", selector="#detached", timeout=700)
-    if result["isError"]:  # on a slow machine a frame may last long enough for the click
-        error = result["structuredContent"]["error"]
-        assert error["type"] in ("timeout", "element_not_found")
-        assert "covers" not in error
-    else:
-        assert shop.text("#clicks") == "detached"
+    error = shop.fault("click", selector="#detached", timeout=700)
+    assert error["type"] in ("timeout", "element_not_found")
+    assert "covers" not in error
+    assert shop.text("#clicks") == "none"
 
 
 def test_a_click_on_nothing_is_element_not_found_after_its_timeout(shop: Driver) -> None:
@@ -286,8 +289,8 @@ def test_a_stale_ref_fails_at_once_although_there_is_time(shop: Driver) -> None:
     ref = line.split("[ref=")[1].split("]")[0]
     shop.call("click", selector="#swap")
     began = time.monotonic()
-    error = shop.fault("click", selector=ref)
-    assert time.monotonic() - began < 10  # of the 30 s that it might have waited
+    error = shop.fault("click", selector=ref, timeout=60_000)
+    assert time.monotonic() - began < 30
     assert (error["type"], error["selector"]) == ("stale_ref", ref)
     assert "snapshot" in error["suggestion"]
 

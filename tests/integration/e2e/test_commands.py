@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pilothouse.children import Child
+    from pilothouse.core.spawn import Spawn
+
 pytestmark = pytest.mark.anyio
 
-GUARD_S = 20.0
+GUARD_S = 60.0
 SHORT_S = 1.0
 """The time limit of commands that use it up."""
 # For Python the lines between are a string. A first line takes no path with a space.
@@ -51,22 +54,30 @@ class Bench:
         }
         return {**start, **changes}
 
-    def command(self, body: str, *args: str, limit: float = GUARD_S) -> ContractCommand:
+    def command(
+        self, body: str, *args: str, limit: float = GUARD_S, spawn: Spawn = start_child
+    ) -> ContractCommand:
         """A command with this script as its file; $ANSWER is a good answer."""
         path = self.folder / "server"
         path.write_text(body if body.startswith("#!") else f"#!/bin/sh\n{body}\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return self.made(path, *args, limit=limit)
+        return self.made(path, *args, limit=limit, spawn=spawn)
 
-    def made(self, path: Path, *args: str, limit: float = GUARD_S) -> ContractCommand:
+    def made(
+        self, path: Path, *args: str, limit: float = GUARD_S, spawn: Spawn = start_child
+    ) -> ContractCommand:
         env = {
             "PATH": os.environ["PATH"],
             "LC_MARK": str(self.folder),
             "ANSWER": json.dumps(self.answer()),
         }
-        return ContractCommand(
-            path, args, self.folder, env, start_child, start_s=limit, ask_s=limit
-        )
+        return ContractCommand(path, args, self.folder, env, spawn, start_s=limit, ask_s=limit)
+
+    async def said(self, *args: Any, **how: Any) -> Child:
+        """Start a command whose time limit begins once it has made the file `said`."""
+        child = await start_child(*args, **how)
+        await until((self.folder / "said").exists)
+        return child
 
     def living(self) -> list[psutil.Process]:
         return living(str(self.folder), named=str(self.folder))
@@ -153,8 +164,9 @@ async def test_a_shutdown_may_go_on_after_its_answer(bench: Bench) -> None:
 
 
 async def test_a_status_that_does_not_leave_is_ended_with_its_time(bench: Bench) -> None:
-    body = """echo '{"status":"running","message":""}'; exec sleep 600"""
-    assert (await bench.command(body, limit=SHORT_S).status()).status == "running"
+    body = """echo '{"status":"running","message":""}'; touch said; exec sleep 600"""
+    command = bench.command(body, limit=SHORT_S, spawn=bench.said)
+    assert (await command.status()).status == "running"
     assert bench.living() == []
 
 
@@ -305,7 +317,12 @@ async def test_a_command_that_hangs_is_a_timeout_and_leaves_nothing(
 
 
 async def test_a_daemon_that_never_answers_is_invalid_json(bench: Bench) -> None:
-    cause = await failure(bench.command("sleep 600 & echo started", limit=SHORT_S))
+    async def left(*args: Any, **how: Any) -> Child:
+        child = await start_child(*args, **how)
+        await child.wait()
+        return child
+
+    cause = await failure(bench.command("sleep 600 & echo started", limit=SHORT_S, spawn=left))
     assert cause["type"] == "invalid_json"
     assert cause["stdout"] == "started\n"
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.support.ports import is_open
+from tests.support.ports import free_port, is_open
 from tests.support.session_life import (
     GUARD_S,
     Driver,
@@ -51,10 +50,7 @@ def answers(port):
 
 
 def launch(port):
-    if not port:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+    port = port or int(open("port").read())
     server = subprocess.Popen(
         [sys.executable, "app.py"],
         env={**os.environ, "PORT": str(port)},
@@ -185,6 +181,7 @@ def make_case(driver: Driver, name: str) -> Case:
     folder.mkdir()
     shutil.copy(place.app / "app.py", folder / "app.py")
     place.script(f"{name}/serve.py", COMMAND)
+    (folder / "port").write_text(str(free_port()))
     return Case(driver, folder)
 
 
@@ -205,9 +202,7 @@ def case(driver: Driver, request: pytest.FixtureRequest) -> Iterator[Case]:
 @contextmanager
 def running_app(case: Case) -> Iterator[tuple[int, int]]:
     """The app, started by somebody else: pid and port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     env = {**os.environ, "PORT": str(port), "TMPDIR": str(case.driver.place.temp)}
     app = subprocess.Popen(
         [sys.executable, "app.py"], cwd=case.folder, env=env, stdout=subprocess.DEVNULL

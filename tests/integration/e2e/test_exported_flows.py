@@ -18,7 +18,8 @@ from tests.support.until import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.browser
+# The first test pays for the flows of all.
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
 
 MOST_ROUNDS = 10
 PASSWORD = "correct-horse-battery"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.driving import Driver, whole_text
+from tests.support.serving import serving
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -177,15 +177,8 @@ def running_app(log: Path) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
 
 
 def test_a_log_that_the_server_writes_itself_is_told_the_same_way(driver: Driver) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pilothouse.e2e.bringing_up import OPEN_S
 from tests.support.driving import Driver
 from tests.support.rounds import ROUNDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.serving import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
@@ -48,22 +44,9 @@ class Answer(BaseHTTPRequestHandler):
         return
 
 
-@contextmanager
-def running_app() -> Iterator[App]:
-    app = App(("127.0.0.1", 0), Answer)
-    serving = threading.Thread(target=app.serve_forever)
-    serving.start()
-    try:
-        yield app
-    finally:
-        app.shutdown()
-        serving.join()
-        app.server_close()
-
-
 def test_the_agents_own_navigation_is_not_interrupted_by_the_first_page() -> None:
     chance = random.Random(7)
-    with running_app() as app, Driver() as driver:
+    with serving(App(("127.0.0.1", 0), Answer)) as app, Driver() as driver:
         for number in range(ROUNDS):
             app.delay_s = OPEN_S + chance.uniform(-AROUND_S, AROUND_S)
             session = {"sessionId": driver.call("startSession", url=url_of(app))["sessionId"]}

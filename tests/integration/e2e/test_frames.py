@@ -172,10 +172,11 @@ def test_steps_in_frames_are_exported_with_the_way_into_them(page: Driver) -> No
     show(page, "<h1>Shop</h1>" + frame(INNER))
     page.call("type", selector="label=Card", text="4242")
     page.call("click", selector="text=Pay")
-    page.call("waitFor", text="Paid", timeout=4_000)
+    page.call("waitFor", text="Paid", timeout=30_000)
     source = page.resource(page.call("exportSession")["files"][0]["uri"]).decode()
     lines = source.splitlines()[-3:]
     way = 'page.locator("#pay").content_frame.'
     assert lines[0].strip() == way + 'get_by_role("textbox", name="Card").fill("4242")'
     assert lines[1].strip() == way + 'get_by_role("button", name="Pay").click()'
-    assert lines[2].strip() == f'expect({way}get_by_text("Paid").first).to_be_visible()'
+    paid = f'expect({way}get_by_text("Paid").first)'
+    assert lines[2].strip() == paid + ".to_be_visible(timeout=30_000)"

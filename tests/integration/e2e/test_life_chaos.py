@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
 CYCLES = ROUNDS if ROUNDS <= 5 else 2 * ROUNDS
 WARM_UP = 2
-GONE_S = 10.0
+GONE_S = 30.0
 """Two seconds are what is promised; this is the guard."""
 SCRIPTS = ("stubborn.py", "app.py")
 

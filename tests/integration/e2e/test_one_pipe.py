@@ -45,7 +45,7 @@ ports, pids = json.loads(sys.argv[1])
 found = []
 for port in ports:
     with socket.socket() as link:
-        link.settimeout(20)
+        link.settimeout(30)
         try:
             link.connect(("127.0.0.1", port))
             link.sendall(b"GET /json/version HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n")
@@ -112,6 +112,7 @@ def test_a_port_is_opened_for_a_chromium_of_the_session_s_own(
     assert "debugPort" in fault["message"]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_machine_reaches_no_browser(driver: Driver) -> None:
     def prying() -> Any:

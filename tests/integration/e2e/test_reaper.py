@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="these commands are those of Linux"),
 ]
 
-GUARD_S = 20.0
+GUARD_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
 
 # Forks twice, opens a session of its own and does not heed SIGTERM; the command itself is over.

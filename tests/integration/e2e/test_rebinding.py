@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.redirecting import CANNOT
+from tests.support.apart import told_apart
 from tests.support.rounds import IS_SOAK
 
 if TYPE_CHECKING:
@@ -41,17 +38,12 @@ def faults(cell: dict[str, Any]) -> list[str]:
 
 
 def test_no_name_leads_elsewhere_after_it_was_judged(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integration.e2e.rebinding", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=GUARD_S,
-        check=False,
+    cells = told_apart(
+        "tests.integration.e2e.rebinding",
+        str(tmp_path),
+        within_s=GUARD_S,
+        cannot="there can be no network of its own here",
     )
-    if ran.returncode == CANNOT:
-        pytest.skip(f"there can be no network of its own here: {ran.stderr.strip()}")
-    assert ran.returncode == 0, ran.stderr
-    cells = json.loads(ran.stdout)
     kinds = {(cell["mode"], cell["listed"], cell["intercept"]) for cell in cells}
     assert len(kinds) == (8 if IS_SOAK else 4)
     failing = [{**cell, "faults": wrong} for cell in cells if (wrong := faults(cell))]

@@ -23,8 +23,18 @@ from pilothouse.e2e.detect import detect
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 from pilothouse.e2e.servers import RunningApp
 from pilothouse.local_ports import free_port, is_taken
-from tests.integration.e2e.server_rig import GUARD_S, Bench, clock, content, failing, here, page
+from tests.integration.e2e.server_rig import (
+    GUARD_S,
+    Bench,
+    answering,
+    clock,
+    content,
+    failing,
+    here,
+    page,
+)
 from tests.support.apps import app_folder
+from tests.support.ports import listens
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -177,7 +187,8 @@ async def test_the_port_of_somebody_else_is_not_taken_for_ours(
     other = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with other:
         port = other.sockets[0].getsockname()[1]
-        script = f"echo 'listening on http://localhost:{port}'; exec sleep 1000"
+        script = f"echo 'listening on http://localhost:{port}'; touch said; exec sleep 1000"
+        bench.is_up = lambda _: until((tmp_path / "said").exists)
         fault = await failing(bench, ["/bin/sh", "-c", script], tmp_path, timeout_s=1)
     assert f"port {port}, which it names, belongs to another process" in fault.message
     assert f"http://localhost:{port}" in fault.hint
@@ -196,6 +207,7 @@ async def test_a_server_that_only_fails_is_ready_with_a_warning(
     bench: Bench, node_app: Path, status: str
 ) -> None:
     env = {"STATUS": status}
+    bench.is_up = lambda env: until(lambda: listens(int(env["PORT"])))
     async with bench.running([NODE, "server.js"], node_app, env, timeout_s=4) as server:
         assert server.info.message == f"It answers, but with HTTP {status}: its log says why."
         health = await server.health()
@@ -291,12 +303,15 @@ async def test_an_early_end_fails_at_once_with_the_end_of_the_log(
 
 
 async def test_a_server_that_never_answers_fails_at_the_timeout(
-    bench: Bench, node_app: Path
+    bench: Bench, tmp_path: Path
 ) -> None:
-    fault = await failing(bench, [NODE, "server.js"], node_app, {"NEVER": "1"}, timeout_s=1)
+    script = "echo waiting for something that does not come; touch said; exec sleep 1000\n"
+    (tmp_path / "serve").write_text(script)
+    bench.is_up = lambda _: until((tmp_path / "said").exists)
+    fault = await failing(bench, ["/bin/sh", "serve"], tmp_path, timeout_s=1)
     assert "did not answer on port" in fault.message
     cause = fault.details["cause"]
-    assert cause == {"type": "timeout", "command": f"{NODE} server.js", "timeout": 1000}
+    assert cause == {"type": "timeout", "command": "/bin/sh serve", "timeout": 1000}
     said: Any = (fault.details["stderr"] or "", fault.details["stdout"] or "")
     assert "waiting for something that does not come" in said
 
@@ -423,7 +438,7 @@ async def test_a_running_app_is_neither_started_nor_stopped(bench: Bench, node_a
     assert (await app.health()).status == "stopped"
 
 
-async def test_a_running_app_that_fails_is_unhealthy(bench: Bench, node_app: Path) -> None:
-    env = {"STATUS": "502"}
-    async with bench.running([NODE, "server.js"], node_app, env, timeout_s=1) as real:
-        assert (await RunningApp(real.info.url, clock, here).health()).status == "unhealthy"
+async def test_a_running_app_that_fails_is_unhealthy() -> None:
+    async with answering(502) as url:
+        app = RunningApp(url, clock, here)
+        assert (await app.health()).status == "unhealthy"

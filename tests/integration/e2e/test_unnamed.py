@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.support.redirecting import CANNOT
+from tests.support.apart import told_apart
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -20,17 +18,11 @@ REFUSED = "HTTP/1.1 407 Proxy Authentication Required"
 @pytest.fixture(scope="module")
 def trials() -> list[dict[str, Any]]:
     """Without the intercepting proxy, and with it."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integration.e2e.unnamed"],
-        capture_output=True,
-        text=True,
-        timeout=GUARD_S,
-        check=False,
+    done: list[dict[str, Any]] = told_apart(
+        "tests.integration.e2e.unnamed",
+        within_s=GUARD_S,
+        cannot="there can be no user without a name here",
     )
-    if ran.returncode == CANNOT:
-        pytest.skip(f"there can be no user without a name here: {ran.stderr.strip()}")
-    assert ran.returncode == 0, ran.stderr
-    done: list[dict[str, Any]] = json.loads(ran.stdout)
     assert [one["intercept"] for one in done] == [False, True]
     return done
 

@@ -112,8 +112,8 @@ def test_wait_for_finds_what_came_while_the_agent_was_thinking(shop: Driver) -> 
     target = shop.call("tabs")["tabs"][0]["targetId"]
     wait_until(lambda: "came later" in str(shop.call(seen, targetId=target, level="error")))
     began = time.monotonic()
-    shop.call("waitFor", console="came later", timeout=30_000)
-    assert time.monotonic() - began < 10
+    shop.call("waitFor", console="came later", timeout=60_000)
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_condition_that_never_comes_is_a_timeout_that_names_it(
 ) -> None:
     began = time.monotonic()
     error = obstacles.fault("waitFor", **condition, timeout=300)
-    assert 0.3 <= time.monotonic() - began < 10
+    assert 0.3 <= time.monotonic() - began < 30
     assert error["type"] == "timeout"
     (name,) = condition
     assert f"{name} did not come in 300 ms" in error["message"]
@@ -173,10 +173,13 @@ def test_two_calls_in_one_tab_are_served_one_after_the_other(shop: Driver) -> No
     shop.visit("/obstacles.html")
     other = shop.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
     shop.call("tabs", action="select", tabId="t1")
-    first = shop.begin("waitFor", text="never", timeout=4_000)
+    heard = "document.body.append('and now')"
+    shop.call("evaluate", script=f"onstorage = () => {{ {heard} }}; 0")
+    first = shop.begin("waitFor", text="and now", timeout=60_000)
     second = shop.begin("exists", selector="h1")
     in_another_tab = shop.begin("exists", selector="h1", tabId=other)
     no_step = shop.begin("getSessionStatus")
-    answered = [shop.receive()["id"] for _ in range(4)]
-    assert set(answered[:2]) == {in_another_tab, no_step}
-    assert answered[2:] == [first, second]
+    assert {shop.receive()["id"] for _ in range(2)} == {in_another_tab, no_step}
+    told = shop.begin("evaluate", script="localStorage.now = Math.random()", tabId=other)
+    answered = [shop.receive()["id"] for _ in range(3)]
+    assert [one for one in answered if one != told] == [first, second]

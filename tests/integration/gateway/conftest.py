@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pilothouse.gateway import capture
+from pilothouse.gateway.workers import command
 from tests.support.forkserver import REAL_PROCESSES
 from tests.support.living import living, none_left
 from tests.support.services_rig import sharing
+from tests.support.until import GUARD_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,6 +33,16 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv(variable, value)
     yield mine
     none_left(living(mine))
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other people's servers start as slowly as they do on a busy machine.
+
+    A client that waits for what they all answer alike would be told to come again after 8 s.
+    """
+    monkeypatch.setattr(command, "TEMPLATE_S", GUARD_S)
+    monkeypatch.setattr(capture, "OTHER_ERA_S", GUARD_S)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ of two that leaves.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +33,14 @@ if TYPE_CHECKING:
     from pilothouse.gateway.workers.command import CommandKind
     from tests.support.door_rig import Rig
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser, installed]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.browser,
+    pytest.mark.usefixtures("unhurried"),
+    installed,
+]
 
-IDLE_S = 60.0 if IS_SOAK else 1.0
+IDLE_S = 60.0
 GUARD_S = 110.0
 LOOKS = 5
 """How often each client looks at its page while the other does the same."""
@@ -80,7 +86,7 @@ async def test_two_at_once_have_a_process_each_and_never_see_the_other_s_page(
         await text_of(client, NAVIGATE[peer], url=page(name), **WHERE[peer])
         return [await text_of(client, SNAPSHOT[peer], **WHERE[peer]) for _ in range(LOOKS)]
 
-    async with hub(kind) as rig, client_of(rig) as one:
+    async with hub(kind, Limits(start_s=GUARD_S)) as rig, client_of(rig) as one:
         async with client_of(rig, "auto") as other:
             for client in (one, other):
                 names = {tool.name for tool in (await client.list_tools()).tools}
@@ -126,7 +132,10 @@ def port_of(pid: int) -> int:
 async def test_who_falls_silent_loses_its_processes_but_not_its_session(
     peer: str, kind: CommandKind, mark: str
 ) -> None:
-    async with hub(kind, Limits(idle_s=IDLE_S)) as rig:
+    away_s = 0.0
+    clock = time.monotonic if IS_SOAK else lambda: time.monotonic() + away_s
+    limits = Limits(idle_s=IDLE_S, start_s=GUARD_S)
+    async with hub(kind, limits, clock=clock) as rig:
         client = await rig.connect()
         ours = f"Mcp-Session-Id: {await client.initialize()}"
         navigate = call(NAVIGATE[peer], url=page("silent"), **WHERE[peer])
@@ -140,6 +149,7 @@ async def test_who_falls_silent_loses_its_processes_but_not_its_session(
 
         assert RESET not in await ask()
         assert len(living(mark)) > 2
+        away_s = IDLE_S
         await until(lambda: living(mark) == [], IDLE_S + GUARD_S)
         assert RESET in await ask()
         assert RESET not in await ask()

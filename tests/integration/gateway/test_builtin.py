@@ -14,6 +14,7 @@ import pytest
 from pilothouse.gateway.asking import get, post
 from pilothouse.gateway.workers import StartFailed, Use, builtin
 from pilothouse.gateway.workers.builtin import USE_PATH
+from tests.support.door_rig import hello
 from tests.support.forking import PRODUCT, forked, forking
 from tests.support.living import living
 from tests.support.until import until
@@ -25,11 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+HELLO = hello()["params"]
 ABOUT = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},

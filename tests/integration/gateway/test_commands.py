@@ -19,6 +19,7 @@ from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import Running, StartFailed, command
 from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
 from pilothouse.gateway.workers.spawned import Launch
+from tests.support.door_rig import hello
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment
@@ -33,15 +34,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-GUARD_S = 20.0
+GUARD_S = 60.0
 ODD = str(ROOT / "tests" / "support" / "odd_server.py")
 MODERN = {"MCP-Protocol-Version": "2026-07-28"}
 KEY = Key("session", "s")
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+HELLO = hello()["params"]
 
 
 class Commands:
@@ -362,6 +359,7 @@ async def test_in_the_2026_era_a_client_that_leaves_cancels_its_request(
 # What all workers of a kind answer alike
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize(
     ("over", "words"),
     [("http", ["serve", "--port", "0"]), ("http", ["serve", "--port", "{port}"]), ("stdio", [])],
@@ -381,6 +379,7 @@ async def test_a_real_server_s_template_is_captured_in_both_eras_and_nothing_sta
     await until(lambda: living(mark) == [])
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("over", ["http", "stdio"])
 async def test_a_server_that_knows_one_era_alone_is_taken_for_what_it_is(
     commands: Commands, over: str, monkeypatch: pytest.MonkeyPatch
@@ -404,7 +403,8 @@ async def test_a_start_for_a_template_that_takes_long_goes_on_for_who_comes_next
         with pytest.raises(StartFailed, match=r"within 0.1 s"):
             await kind.template()
     await asyncio.to_thread(go.touch)
-    monkeypatch.setattr(command, "TEMPLATE_S", GUARD_S * 3)
+    monkeypatch.setattr(command, "TEMPLATE_S", GUARD_S)
+    monkeypatch.setattr(capture, "OTHER_ERA_S", GUARD_S)
     assert (await kind.template()).modern
     assert commands.started == 1
 
@@ -440,6 +440,7 @@ async def test_a_client_waits_no_longer_for_a_template_than_for_a_worker(
     assert reported == ["worker_start_failed"]
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_template_that_could_not_be_had_is_asked_for_again(commands: Commands) -> None:
     kind = commands.odd("http", "die")
     for _ in range(2):
@@ -448,6 +449,7 @@ async def test_a_template_that_could_not_be_had_is_asked_for_again(commands: Com
     assert commands.started == 2 * 2
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_a_template_that_cannot_be_had_is_not_asked_for_all_the_time(
     commands: Commands,
 ) -> None:

@@ -89,7 +89,7 @@ class Visit:
     async def hear(self) -> Any:
         """What the next line says; None at the end, also at one that cut off what we said."""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(30):
                 line = await self._reader.readline()
         except ConnectionResetError:
             return None

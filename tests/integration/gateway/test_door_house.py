@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from pilothouse.gateway.model import Key
 from tests.conformance import fixtures
+from tests.support.cancelling import cancel_under_way
 from tests.support.door_rig import GUARD_S, call, door, hello, houses, request, template_of
 from tests.support.servers import ERAS
 from tests.support.until import until
@@ -94,9 +95,7 @@ async def test_a_cancelled_call_ends_in_the_worker_and_the_session_goes_on(
     rig: Rig, era: str
 ) -> None:
     async with client_of(rig, mode=era) as client:
-        with anyio.move_on_after(0.3) as patience:
-            await client.call_tool("forever", {})
-        assert patience.cancelled_caught
+        await cancel_under_way(client)
         await until(lambda: set(rig.crew.leases.values()) == {0})
         assert not (await client.call_tool("status", {})).is_error
 

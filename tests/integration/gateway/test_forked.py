@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 SHOP_SIZE = 4
 """Processes of the dev server that a worker can start."""
-GONE_S = 10.0
+GONE_S = 30.0
 """A guard: it is a second in fact."""
 GUARD_S = 60.0
 

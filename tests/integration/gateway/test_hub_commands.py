@@ -19,9 +19,10 @@ import pytest
 from pilothouse import __version__
 from pilothouse.gateway.control import ask
 from pilothouse.hub_files import MOST_LOG_BYTES, hub_files
+from tests.support import command_line
 from tests.support.http_agent import HttpAgent
 from tests.support.living import living
-from tests.support.servers import PRODUCT, ROOT, environment, http_server
+from tests.support.servers import PRODUCT, environment, http_server
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -34,15 +35,7 @@ GUARD_S = 60.0
 
 
 def run(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", PRODUCT, *args],
-        capture_output=True,
-        text=True,
-        env=environment({"PILOTHOUSE_HOME": str(home)}),
-        cwd=ROOT,
-        timeout=GUARD_S,
-        check=False,
-    )
+    return command_line.run(*args, env={"PILOTHOUSE_HOME": str(home)})
 
 
 @contextmanager
@@ -193,7 +186,7 @@ async def test_a_hub_of_a_relay_takes_the_next_port_logs_to_a_file_and_leaves_by
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        with started_by_relay(tmp_path, mark, http_port=port, worker_idle=1, hub_idle=4) as hub:
+        with started_by_relay(tmp_path, mark, http_port=port, worker_idle=1, hub_idle=10) as hub:
             await until(lambda: status_of(tmp_path) is not None, GUARD_S)
             found = status_of(tmp_path)
             assert found is not None
@@ -210,7 +203,7 @@ async def test_a_hub_of_a_relay_takes_the_next_port_logs_to_a_file_and_leaves_by
 
 
 async def test_a_relay_that_is_joined_keeps_the_hub(tmp_path: Path, mark: str) -> None:
-    with started_by_relay(tmp_path, mark, http_port=0, hub_idle=3) as hub:
+    with started_by_relay(tmp_path, mark, http_port=0, hub_idle=10) as hub:
         files = hub_files(str(tmp_path), os.environ)
         await until(lambda: status_of(tmp_path) is not None, GUARD_S)
         with socket.socket(socket.AF_UNIX) as relay:
@@ -223,7 +216,7 @@ async def test_a_relay_that_is_joined_keeps_the_hub(tmp_path: Path, mark: str) -
             assert found is not None
             assert (found["relays"], found["sessions"]) == (1, 1)
             with pytest.raises(subprocess.TimeoutExpired):
-                hub.wait(5)
+                hub.wait(12)
         assert hub.wait(GUARD_S) == 0
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 START_S = 60.0
-GONE_S = 10.0
+GONE_S = 30.0
 """A guard: it is less than two seconds in fact."""
 
 

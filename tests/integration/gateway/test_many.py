@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 SESSIONS = min(100, 3 * ROUNDS)
 MOST_BYTES = 800 << 20
 """Of a hub with a hundred live workers."""
-GONE_S = 10.0
+GONE_S = 30.0
 """A guard: it is less than two seconds in fact."""
 READY_S = 60.0
 

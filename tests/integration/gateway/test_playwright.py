@@ -14,6 +14,7 @@ from pilothouse.gateway.asking import post
 from pilothouse.gateway.model import Key, SessionRecord
 from pilothouse.gateway.workers import StartFailed
 from pilothouse.gateway.workers.playwright import LISTENING
+from tests.support.door_rig import hello
 from tests.support.living import living
 from tests.support.peers import installed, playwright
 from tests.support.until import until
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 START_S = 60.0
-HELLO = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+HELLO = hello()["params"]
 
 
 @pytest.fixture
@@ -99,6 +96,7 @@ async def test_one_that_is_killed_takes_its_browser_along(kind: PlaywrightMcp, m
 
 
 @installed
+@pytest.mark.usefixtures("unhurried")
 async def test_its_template_is_that_of_the_handshake_era(kind: PlaywrightMcp) -> None:
     template = await kind.template()
     tools = {tool["name"] for tool in template.handshake["tools/list"]["tools"]}

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -177,9 +178,13 @@ async def test_a_key_of_a_gateway_that_died_is_taken_over_and_its_client_is_told
         with pytest.raises(Elsewhere):
             await b.find("s", "")
         await until(lambda: not a.holds(key))
-        await asyncio.sleep(LEASE_S * 0.2)
-        found = await b.find("s", "")
-        assert found is not None
+
+        async def taken_over() -> SessionRecord | None:
+            with suppress(Elsewhere):  # Redis counts on the lease a little longer than its owner
+                return await b.find("s", "")
+            return None
+
+        found = await until(taken_over)
         assert found.initialize == record("s").initialize
         assert await b.token(key) > old
         assert [await b.use(key), await b.use(key)] == [True, False]
@@ -294,7 +299,7 @@ async def test_there_are_never_two_owners_while_gateways_come_and_go(redis: Redi
 async def test_without_redis_sessions_go_on_while_the_lease_holds_and_all_comes_back(
     redis: RedisServer,
 ) -> None:
-    async with gateway(redis.url, A, lease_s=3.0) as a:
+    async with gateway(redis.url, A, lease_s=30.0) as a:
         await a.open(record("s"))
         key = Key("session", "s")
         await a.bind("handle", key)

@@ -277,7 +277,7 @@ def test_a_hub_that_was_stopped_or_killed_is_started_again_by_the_next_call(
         hub = (own_home.status() or {})["pid"]
         process = psutil.Process(hub)
         process.kill()
-        process.wait(20)
+        process.wait(30)
         assert texts(agent.ask("status"))[-1] == RESET
         assert (own_home.status() or {})["pid"] != hub
 

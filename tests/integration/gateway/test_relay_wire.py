@@ -316,7 +316,7 @@ def test_answers_under_way_are_written_when_the_client_has_closed(
         assert worker.hear() is None
         worker.message(id=5, result={"late": True})
         assert client.receive() == {"jsonrpc": "2.0", "id": 5, "result": {"late": True}}
-        assert client.process.wait(20) == 0
+        assert client.process.wait(30) == 0
         assert relay.hear() is None
 
 
@@ -332,7 +332,7 @@ def test_a_client_that_closes_while_a_worker_starts_gets_its_answer(
         assert worker.hear() is None
         worker.message(id=5, result={})
         assert client.receive()["id"] == 5
-        assert client.process.wait(20) == 0
+        assert client.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -343,7 +343,7 @@ def test_a_signal_ends_the_relay_and_so_its_session(
         call(client)
         worker.hear()
         client.process.send_signal(number)
-        assert client.process.wait(20) == 0
+        assert client.process.wait(30) == 0
         assert worker.hear() is None
         assert relay.hear() is None
 
@@ -353,7 +353,7 @@ def test_a_client_that_reads_no_more_ends_the_relay(home: Home, hub: PretendHub)
         assert client.process.stdout is not None
         client.process.stdout.close()
         worker.message(method="notifications/message")
-        assert client.process.wait(20) == 0
+        assert client.process.wait(30) == 0
         assert relay.hear() is None
 
 
@@ -367,7 +367,7 @@ def test_a_client_that_is_killed_does_not_keep_the_worker_that_serves_it(
         assert client.process.stdout is not None
         client.process.stdin.close()
         client.process.stdout.close()
-        assert client.process.wait(20) == 0
+        assert client.process.wait(30) == 0
         assert relay.hear() is None
 
 

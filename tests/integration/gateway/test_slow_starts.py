@@ -24,6 +24,7 @@ from pilothouse.gateway.room import Limits
 from pilothouse.gateway.workers import command
 from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
 from pilothouse.gateway.workers.spawned import Launch
+from tests.support.door_rig import hello
 from tests.support.http_agent import BOTH, GUARD_S
 from tests.support.servers import ROOT, environment
 from tests.support.until import until
@@ -39,16 +40,7 @@ pytestmark = pytest.mark.anyio
 ODD = str(ROOT / "tests" / "support" / "odd_server.py")
 SOON_S = 0.3
 """Instead of the 8 seconds for which a client waits."""
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
+HELLO = hello()
 
 
 class Starts:

@@ -22,7 +22,7 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-GUARD_S = 20.0
+GUARD_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
 CLOCK = anchored(time.time, time.monotonic)
 

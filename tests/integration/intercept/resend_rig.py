@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     type Answer = bytes | Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
-GUARD_S = 20.0
+GUARD_S = 30.0
 ALL_BYTES = bytes(range(256))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pytest
 from tests.support import forkserver
 from tests.support.intercepting import GUARD_S, Tap
 from tests.support.servers import environment
+from tests.support.serving import serving
 from tests.support.until import wait_until
 from tests.support.upstreams import Authority, authority, h2_upstream
 
@@ -55,14 +55,8 @@ def asking_site(
     context.verify_mode = verify
     context.load_verify_locations(signed.ca_file)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
+    with serving(server):
         yield f"https://localhost:{server.server_port}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ asyncio.run(own())
 """
 
 
-RESTART_S = 10.0
+RESTART_S = 30.0
 """Five times what it may take."""
 
 

@@ -165,17 +165,17 @@ async def test_a_server_that_answers_before_it_reads_is_heard() -> None:
 
 async def test_a_server_that_never_answers_costs_the_timeout() -> None:
     async with wire_server(b"", closes=False) as wire:
-        outcome = await sent(wire.port, timeout_s=0.2)
-    assert outcome.error == "no end within 200 ms, before a response came"
-    assert outcome.ended - outcome.started < 5_000
+        outcome = await sent(wire.port, timeout_s=2.0)
+    assert outcome.error == "no end within 2000 ms, before a response came"
+    assert outcome.ended - outcome.started < 30_000
     assert not outcome.has_response
 
 
 async def test_an_endless_response_keeps_what_came_within_the_time() -> None:
     events = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
     async with wire_server(events, closes=False) as wire:
-        outcome = await sent(wire.port, timeout_s=0.3)
-    assert outcome.error == "no end within 300 ms, while the response was read"
+        outcome = await sent(wire.port, timeout_s=2.0)
+    assert outcome.error == "no end within 2000 ms, while the response was read"
     assert bytes(outcome.response.body) == b"data: 1\n\n"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pilothouse.observe.cdp import COMMAND_S
 from tests.support.chromium import Chromium
 from tests.support.observing import Watcher, texts, visit
 from tests.support.rounds import ROUNDS
@@ -65,20 +66,20 @@ def test_a_killed_browser_fails_what_is_pending_and_keeps_the_buffer(site: Site)
         renderers = [p for p in browser.processes() if "--type=renderer" in " ".join(p.cmdline())]
         for renderer in renderers:
             os.kill(renderer.pid, signal.SIGSTOP)
+        started = time.monotonic()
         for number in range(100):
             body = {"targetId": tab, "requestId": f"none.{number}"}
             message = {"name": "cdp_get_response_body", "arguments": body}
             watcher.send_request("tools/call", message, id=number)
         killer = threading.Timer(0.3, browser.kill)
         killer.start()
-        started = time.monotonic()
         codes = []
         for _ in range(100):
             answer = watcher.receive()
             codes.append(answer["result"]["structuredContent"]["error"]["code"])
         killer.join()
-        # A guard against waiting for deadlines (30 s), far above the second that it may take.
-        assert time.monotonic() - started < 10
+        # None of them waited for its deadline.
+        assert time.monotonic() - started < COMMAND_S
         assert set(codes) == {"BODY_NOT_AVAILABLE"}
         page = watcher.wait_for_state(tab, "disconnected")
         assert page["matched"] >= 1
@@ -157,7 +158,7 @@ def test_two_hundred_tabs_do_not_slow_down_observing_one(site: Site) -> None:
         listed = watcher.call("cdp_list_targets", types=["page"])["targets"]
         watcher.call("cdp_observe", targetId=target)
         # A guard; the figure (3 s) is a benchmark's business.
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         assert {*tabs, target} <= {entry["id"] for entry in listed}
         attached = [t["id"] for t in watcher.call("cdp_list_targets")["targets"] if t["attached"]]
         assert attached == [target]

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,8 +15,9 @@ import psutil
 import pytest
 from mcp.client import Client
 
+from tests.support.command_line import run
 from tests.support.observing import Watcher, chrome_command, texts, visit
-from tests.support.servers import ERAS, ROOT, environment, http_server, stdio
+from tests.support.servers import ERAS, http_server, stdio
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,15 +147,7 @@ def test_an_archive_says_what_the_ring_has_lost(chromium: Chromium, site: Site) 
 
 def test_a_store_that_cannot_be_used_is_named_at_the_start(tmp_path: Path) -> None:
     for setting, said in (("redis:x", "write sqlite:PATH"), (f"sqlite:{tmp_path}", str(tmp_path))):
-        done = subprocess.run(
-            [sys.executable, "-m", "pilothouse", "observe", "--store", setting],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            cwd=ROOT,
-            timeout=60,
-            check=False,
-        )
+        done = run("observe", "--store", setting)
         assert done.returncode == 2
         assert "--store" in done.stderr
         assert said in done.stderr
@@ -257,5 +248,5 @@ def test_the_browser_we_start_dies_with_us(tmp_path: Path, end: signal.Signals) 
         assert children
         os.kill(process.pid, end)
         process.wait(30)
-        _, alive = psutil.wait_procs(children, timeout=10)
+        _, alive = psutil.wait_procs(children, timeout=30)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]

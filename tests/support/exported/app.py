@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
+
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,12 +75,5 @@ class _Answer(BaseHTTPRequestHandler):
 @contextmanager
 def running_app() -> Iterator[str]:
     """Serve the pages; give their origin."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
-    serving = threading.Thread(target=server.serve_forever)
-    serving.start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Answer)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()

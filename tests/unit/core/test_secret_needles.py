@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +15,8 @@ from pilothouse.core.secret_shapes import MASK
 from tests.support.rounds import examples
 
 _WORDS = st.text("abc[]", min_size=4, max_size=6)
-LONGEST_S = 0.5
-"""That masking may hold up other threads; a pattern of all of them took many times as long."""
+TURNS = 20
+"""That another thread gets meanwhile, at least; a pattern of all of them left it hardly any."""
 
 
 @given(st.lists(_WORDS, max_size=120), st.lists(_WORDS | st.just(MASK), max_size=20).map("".join))
@@ -53,13 +52,12 @@ def test_hundreds_of_secrets_in_a_large_text_hold_nobody_up(repeated: int) -> No
     text = chance.randbytes(2 * 2**20).hex() + " ".join(secrets * repeated)
     redactor = Redactor().learn(*secrets)
     worker = threading.Thread(target=redactor.header, args=("Accept", text))
-    longest, before = 0.0, time.perf_counter()
+    turns = 0
     worker.start()
     while worker.is_alive():
-        worker.join(0.001)
-        now = time.perf_counter()
-        longest, before = max(longest, now - before), now
-    assert longest < LONGEST_S
+        worker.join(0.01)
+        turns += 1
+    assert turns >= TURNS
 
 
 def test_a_secret_with_half_of_a_character_is_learned() -> None:

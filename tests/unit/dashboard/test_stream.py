@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Message
 
 pytestmark = pytest.mark.anyio
-GUARD_S = 10.0
+GUARD_S = 30.0
 
 
 @pytest.fixture(autouse=True)

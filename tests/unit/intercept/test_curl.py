@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-GUARD_S = 20
+GUARD_S = 30
 OPEN = Redactor(reveal=True)
 
 

@@ -199,7 +199,7 @@ def test_a_rule_that_is_not_enabled_does_nothing() -> None:
 def test_an_evil_regex_ends() -> None:
     started = time.monotonic()
     assert applied(rule("(a+)+$", "x", "REGEX"), b"a" * 100_000 + b"!") is None
-    assert time.monotonic() - started < 10, "a guard: it takes milliseconds"
+    assert time.monotonic() - started < 30, "a guard: it takes milliseconds"
 
 
 @pytest.mark.parametrize(

@@ -145,12 +145,12 @@ async def test_a_command_that_is_never_answered_fails_at_its_deadline(fake: Fake
 async def test_a_lost_connection_fails_every_open_command_at_once(fake: Fake, abrupt: bool) -> None:
     fake.answers["Page.enable"] = SILENCE
     async with connected(fake) as cdp:
-        calls = [asyncio.ensure_future(cdp.call("Page.enable")) for _ in range(100)]
+        calls = [asyncio.ensure_future(cdp.call("Page.enable", deadline=60)) for _ in range(100)]
         await cdp.call("Browser.getVersion")
         started = time.monotonic()
         fake.sockets[0].transport.abort() if abrupt else await fake.sockets[0].close()
         results = await asyncio.gather(*calls, return_exceptions=True)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         assert [type(result) for result in results] == [CdpGone] * 100
         assert not cdp._pending
         with pytest.raises(CdpGone):

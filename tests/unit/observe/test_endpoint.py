@@ -236,7 +236,7 @@ async def test_what_hangs_is_given_up_at_the_deadline(
         started = time.monotonic()
         with pytest.raises(BrowserUnreachable, match=r"did not answer within 0\.2 s"):
             await find("127.0.0.1", port)
-        assert time.monotonic() - started < GUARD_S / 3
+        assert time.monotonic() - started < GUARD_S
 
 
 async def test_a_closed_port_and_a_name_without_address_are_unreachable() -> None:

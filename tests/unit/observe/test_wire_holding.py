@@ -16,7 +16,7 @@ from pilothouse.observe.wire import _GUID, READ_BYTES, Wire, connect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-GUARD_S = 10.0
+GUARD_S = 30.0
 FLOOD = b"\x81\x7e" + (1_000).to_bytes(2) + b"x" * 1_000
 """One frame of it."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-GUARD_S = 10
+GUARD_S = 30
 
 
 async def no_progress(done: float, total: float | None = None, message: str = "") -> None:

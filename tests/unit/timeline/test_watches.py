@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-GUARD_S = 10
+GUARD_S = 30
 URI = "pilothouse://watches"
 
 

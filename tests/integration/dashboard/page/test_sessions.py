@@ -90,7 +90,7 @@ def test_the_page_goes_on_by_itself_when_the_server_comes_back(browser: Browser)
         with board(browser, first.url) as seen:
             expect(seen.page.get_by_role("status").filter(has_text="Live")).to_be_visible()
             first.process.terminate()
-            first.process.wait(20)
+            first.process.wait(30)
             expect(seen.page.get_by_text("Reconnecting")).to_be_visible()
             with product("--port", str(first.port)):
                 expect(seen.page.get_by_role("status").filter(has_text="Live")).to_be_visible()
