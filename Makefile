@@ -5,12 +5,13 @@
 .PHONY: help setup setup-tests run test quick check gen bench conformance soak fuzz demo sbom clean
 
 python := .venv/bin/python
-# Tests wait more than they compute: twice as many workers as two cores. One that is done takes the
-# next module (tests/support/order.py), so that what its tests share is started once.
+# Tests wait more than they compute: more workers than cores. A fourth one on two gains nothing, the
+# cores are busy with three. One that is done takes the next module (tests/support/order.py), so that
+# what its tests share is started once.
 # Bytecode is written, so that not every worker and every process of a test compiles anew.
 pytest := env -u PYTHONDONTWRITEBYTECODE .venv/bin/pytest
 by_module := --dist loadfile --no-loadscope-reorder
-all_tests := $(pytest) -n 4 $(by_module)
+all_tests := $(pytest) -n 3 $(by_module)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

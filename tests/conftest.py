@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -55,6 +56,12 @@ asyncio.Server._attach = _attach_or_close  # type: ignore[attr-defined]
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def level_of_logs() -> None:
+    """Undo what a server that ran in this process has set for all logs: a test hears warnings."""
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ class Traffic:
         if len(whole) > len(url):
             sent["truncated"] = {**sent.get("truncated", {}), "url": len(whole)}
         if early := self._early.pop(request_id, None):
-            sent = self._with_early(sent, known, early)
+            sent = self._with_early(sent, known, early, request_id)
         made.append(sent)
         return made
 
@@ -133,15 +133,22 @@ class Traffic:
         return _with_waiting(told, before)
 
     def _with_early(
-        self, sent: dict[str, Any], known: Request, early: list[Params]
+        self, sent: dict[str, Any], known: Request, early: list[Params], request_id: str
     ) -> dict[str, Any]:
-        """What the network told before: of the request at once, of its answer when it comes."""
+        """Add to a request what the network told of it before, keep its answer until that comes,
+        and what is of later hops until they do."""
+        later: list[Params] = []
         for params in early:
             if "statusCode" in params:
-                place_answer(known, answer_facts(params), self._amend)
+                if not place_answer(known, answer_facts(params), self._amend):
+                    later.append(params)
+            elif known.is_sent_told:
+                later.append(params)
             else:
                 known.is_sent_told = True
                 sent = merged(sent, sent_facts(params))
+        if later:
+            self._early[request_id] = later
         return sent
 
     def _extra(self, params: Params) -> Made:

@@ -86,6 +86,24 @@ def test_each_hop_gets_what_was_told_of_it_also_before_it_came() -> None:
     assert [e["wireStatus"] for e in told if e["kind"] == "response"] == [302, 200]
 
 
+def test_what_is_told_of_several_hops_before_the_first_of_them_came_waits_for_each() -> None:
+    told = events(
+        request("/a"),
+        sent("hop=0"),
+        answered(302),
+        sent("hop=1"),
+        answered(307),
+        sent("hop=2"),
+        answered(200),
+        request("/b", redirect=302),
+        request("/c", redirect=307),
+        response(200),
+    )
+    cookies = [e["headers"]["Cookie"] for e in told if e["kind"] == "request"]
+    assert cookies == ["hop=0", "hop=1", "hop=2"]
+    assert [e["wireStatus"] for e in told if e["kind"] == "response"] == [302, 307, 200]
+
+
 def test_an_answer_that_the_page_does_not_get_is_told_with_its_failure() -> None:
     failed = ("Network.loadingFailed", {"requestId": "1", "errorText": "net::ERR_FAILED"})
     for order in ((answered(403), failed), (failed, answered(403))):
