@@ -30,7 +30,7 @@ from pilothouse.e2e.steps import (
     step,
     within,
 )
-from pilothouse.e2e.values import check_value, clear, shown, value_after
+from pilothouse.e2e.values import check_value, clear, may_refuse, shown, value_after
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -262,7 +262,8 @@ async def type_(args: Type, helm: Helm) -> Acted:
                 await clear(field, args.timeout)
                 await field.press_sequentially(args.text, timeout=args.timeout)
             else:
-                await check_value(field, args.text, args.selector, args.timeout)
+                if await may_refuse(tab):
+                    await check_value(field, args.text, args.selector, args.timeout)
                 await field.fill(args.text, timeout=args.timeout)
         except Exception:
             await _learn_passwords(tab, [entry], session)  # its error shows what was to be typed

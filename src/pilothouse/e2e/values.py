@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pilothouse.e2e.browser import error_name
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.browser import Locator
     from pilothouse.e2e.digest import Changes
     from pilothouse.e2e.session import E2eSession
+    from pilothouse.e2e.tab import Tab
 
 MOST_CHARACTERS = 200
 
@@ -32,12 +34,36 @@ _WANTED = """
 """The type of a field, and the format that it wants where it does not take a text. Fields of some
 types throw away what they do not take, with what they had."""
 
+_HAS_PICKY = """
+(() => {
+  const picky = ['date', 'time', 'month', 'week', 'datetime-local', 'number', 'color', 'range']
+    .map(type => `input[type="${type}" i]`).join();
+  const has = tree => tree.querySelector(picky) !== null ||
+    [...tree.querySelectorAll('*')].some(node => node.shadowRoot && has(node.shadowRoot));
+  return has(document);
+})()
+"""
+"""Whether a page has fields that throw away what they do not take."""
+_ASK_S = 1.0
+
 _VALUE = """
 field => field.type === 'password' ? null : String(field.value ?? field.innerText).slice(0, 2000)
 """
 
 
 _HAS_TEXT = "field => Boolean(field.value ?? field.textContent)"
+
+
+async def may_refuse(tab: Tab) -> bool:
+    """Tell whether a page may have fields that do not take every text. To ask the field itself
+    takes as long as typing into it; the observer's way to the page is a tenth of that."""
+    if tab.recording is None or len(tab.page.frames) > 1:
+        return True
+    try:
+        async with asyncio.timeout(_ASK_S):
+            return await tab.recording.value(_HAS_PICKY) is not False
+    except TimeoutError:
+        return True
 
 
 async def check_value(field: Locator, text: str, selector: str, limit: float) -> str:

@@ -62,6 +62,23 @@ def test_a_value_that_a_field_does_not_take_is_refused_and_leaves_it_as_it_was(
     assert form.call("type", selector="#day", text="2026-01-05")["value"] == "2026-01-05"
 
 
+@pytest.mark.parametrize("place", ["document.body", "inner"])
+def test_what_does_not_take_every_text_is_found_in_a_page_and_in_its_shadow_roots(
+    form: Driver, place: str
+) -> None:
+    form.value(
+        "() => { document.body.innerHTML = '<input id=t><div id=outer></div>';"
+        " const root = outer.attachShadow({mode: 'open'}); root.innerHTML = '<p></p>';"
+        " const inner = root.firstChild.attachShadow({mode: 'open'});"
+        " const day = document.createElement('input');"
+        " Object.assign(day, {id: 'day', type: 'date', value: '2026-02-03'});"
+        f" {place}.append(day) }}"
+    )
+    assert form.call("type", selector="#t", text="05/01/2026")["value"] == "05/01/2026"
+    assert form.fault("type", selector="#day", text="05/01/2026")["type"] == "invalid_value"
+    assert form.call("type", selector="#day", text="2026-01-05")["value"] == "2026-01-05"
+
+
 def test_an_answer_has_the_value_that_the_field_has_afterwards(form: Driver) -> None:
     assert form.call("type", selector="#short", text="abc")["value"] == "abc"
     assert form.call("selectOption", selector="#size", values=["L"])["value"] == "large"
