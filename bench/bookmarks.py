@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bench.peers import PILOTHOUSE, PeerUnavailable, open_workshop
 from bench.wire import StdioServer
-from pilothouse.browser import find_browser
+from pilothouse.machine.chromium.finder import find_browser
 from tests.support.bookmark_chrome import BAR, BookmarkChrome, pairing_code
 from tests.support.ports import free_port
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from bench.peers import BARE_WEBSOCKET, PILOTHOUSE, PeerUnavailable, Workshop, command
 from bench.wire import Json, StdioServer, WireError
-from pilothouse.browser import find_browser
+from pilothouse.machine.chromium.finder import find_browser
 from tests.support.chromium import Chromium, Debugger
 
 ROOT = Path(__file__).resolve().parents[1]

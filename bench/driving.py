@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from bench.peers import PILOTHOUSE, PLAYWRIGHT, RAW_PLAYWRIGHT, PeerUnavailable, Workshop, command
 from bench.wire import StdioServer
-from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 
 FLAGS = ("--no-sandbox",) if needs_no_sandbox() else ()
 

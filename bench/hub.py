@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pilothouse.gateway import control
-from pilothouse.hub_files import hub_files
+from pilothouse.hub.control import protocol as control
+from pilothouse.hub.files import hub_files
 
 GUARD_S = 60.0
 

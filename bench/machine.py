@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from bench import peers
-from pilothouse.browser import find_browser
+from pilothouse.machine.chromium.finder import find_browser
 
 
 def machine_facts() -> dict[str, str | int]:

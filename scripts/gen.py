@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 import pilothouse.dashboard.api  # for the faults that it declares
-import pilothouse.intercept.rest  # noqa: F401  # likewise
-from pilothouse.app import make_redactor
-from pilothouse.core.events import Event
-from pilothouse.core.faults import COMMON, Fault
-from pilothouse.core.origins import Doorkeeper
-from pilothouse.core.registry import Registry
-from pilothouse.core.saying import said
+import pilothouse.intercept.rest.app  # noqa: F401  # likewise
+from pilothouse.core.declare.faults import COMMON, Fault
+from pilothouse.core.declare.offered import said
+from pilothouse.core.declare.registry import Registry
+from pilothouse.core.net.origins import Doorkeeper
 from pilothouse.core.settings import SETTINGS, Setting, Settings
-from pilothouse.gateway.capture import capture
-from pilothouse.gateway.ports import Upstream
-from pilothouse.groups import PARTS
-from pilothouse.server.house import open_house
-from pilothouse.server.http import http_app
+from pilothouse.core.timeline.events import Event
+from pilothouse.hub.mcp.template_probe import capture
+from pilothouse.hub.ports import Upstream
+from pilothouse.server.groups import MANIFEST
 from pilothouse.server.instructions import INSTRUCTIONS
 from pilothouse.server.logs import Log
-from pilothouse.server.mcp import build_server
-from pilothouse.server.pages import Pages
-from pilothouse.server.parts import MANIFEST
-from pilothouse.server.serving import serving
+from pilothouse.server.mcp.handlers import build_server
+from pilothouse.server.runtime import open_house
+from pilothouse.server.transports.asgi import serving
+from pilothouse.server.transports.http import http_app
+from pilothouse.server.transports.pages import Pages
+from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.standalone import make_redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pilothouse.core.prompt import Prompt
-    from pilothouse.core.tool import Tool
-    from pilothouse.gateway.front import Template
+    from pilothouse.core.declare.prompt import Prompt
+    from pilothouse.core.declare.tool import Tool
+    from pilothouse.hub.mcp.template import Template
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"

@@ -8,8 +8,8 @@ from functools import partial
 
 from bench.peers import PILOTHOUSE, Workshop
 from bench.row import Bound, Row, Samplers
-from pilothouse.local_users import Caller, caller_at, endpoint_of
-from pilothouse.socket_owner import owner_in_proc
+from pilothouse.machine.net.local_users import Caller, caller_at, endpoint_of
+from pilothouse.machine.net.socket_owner import owner_in_proc
 
 TABLE = "/proc/net/tcp"
 OPEN = 200

@@ -11,7 +11,7 @@ from bench.driving import site
 from bench.peers import PILOTHOUSE, Workshop
 from bench.row import Bound, Noted, Row, Samplers
 from bench.wire import Json, StdioServer, WireError
-from pilothouse.core.paging import estimated_tokens
+from pilothouse.core.declare.paging import estimated_tokens
 
 TIMEOUT_MS = 500
 LOG_LINES = 200

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from bench.peers import PILOTHOUSE, Workshop
 from bench.row import Bound, Noted, Row, Samplers
-from pilothouse.intercept.engine_link import Ask
-from pilothouse.intercept.rules import BadRule, change_of
+from pilothouse.intercept.config.rules import BadRule, change_of
+from pilothouse.intercept.engine_process import Ask
 from tests.integration.intercept.test_evil_patterns import TEXTS, evil_patterns
 from tests.support.engine_rig import configuration, running_engine
 from tests.support.ports import free_port, listens

@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from pilothouse.intercept import history_file, history_rows
-from pilothouse.intercept.history import SEGMENTS
-from pilothouse.intercept.indexing import Indexer
+from pilothouse.intercept.history import file as history_file
+from pilothouse.intercept.history import rows as history_rows
+from pilothouse.intercept.history.text_indexer import Indexer
+from pilothouse.intercept.history.writer import SEGMENTS
 
 HISTORY = "history.db"
 MANY = 1_000_000

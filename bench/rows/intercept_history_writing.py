@@ -16,7 +16,7 @@ from bench.row import Bound, Noted, Row, Samplers
 from bench.rows.intercept_history_files import MANY, body, filled, history_of
 from bench.rows.intercept_proxy import MB, contender, ours, quick_upstream
 from bench.stats import percentile
-from pilothouse.intercept.history import HistoryWriter
+from pilothouse.intercept.history.writer import HistoryWriter
 from pilothouse.intercept.model import Exchange, Sent
 from tests.support.upstreams import authority
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from bench.peers import PILOTHOUSE, Workshop
 from bench.proc import rss, settled
 from bench.row import Bound, Noted, Row, Samplers
-from pilothouse.children import start_child
-from pilothouse.intercept.engine_link import Engine, open_engine
+from pilothouse.intercept.engine_process import Engine, open_engine
+from pilothouse.machine.child import start_child
 from tests.support.ports import free_port
 from tests.support.upstreams import Authority, authority, http_upstream
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 from scripts.demo.telling import DemoFailed
 
 if TYPE_CHECKING:

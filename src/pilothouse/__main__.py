@@ -2,6 +2,6 @@
 
 import sys
 
-from pilothouse.cli import main
+from pilothouse.cli.main import main
 
 sys.exit(main())

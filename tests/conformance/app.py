@@ -5,8 +5,8 @@ import warnings
 
 from mcp.shared.exceptions import MCPDeprecationWarning
 
-from pilothouse.cli import main
-from pilothouse.groups import PARTS
+from pilothouse.cli.main import main
+from pilothouse.wiring.groups import PARTS
 from tests.conformance.fixtures import PART, extend
 
 if __name__ == "__main__":

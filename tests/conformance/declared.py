@@ -5,12 +5,12 @@ import base64
 import anyio
 from pydantic import Field
 
-from pilothouse.core.faults import Envelope, Fault
-from pilothouse.core.fence import Story
-from pilothouse.core.model import Args, Image, Result
-from pilothouse.core.resource import resource
-from pilothouse.core.tool import Group, Progress, tool
-from pilothouse.server.parts import Part
+from pilothouse.core.declare.faults import Envelope, Fault
+from pilothouse.core.declare.fence import Story
+from pilothouse.core.declare.model import Args, Image, Result
+from pilothouse.core.declare.resource import resource
+from pilothouse.core.declare.tool import Group, Progress, tool
+from pilothouse.server.groups import Part
 from pilothouse.server.session import Session
 
 PIXEL = base64.b64decode(

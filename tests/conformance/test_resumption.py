@@ -10,7 +10,7 @@ import pytest
 from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCResponse
 
-from pilothouse.server.resume import (
+from pilothouse.server.mcp.resume import (
     KEPT_CHARACTERS,
     KEPT_PER_STREAM,
     KEPT_STREAMS,

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pilothouse.core.faults import COMMON, Fault
-from pilothouse.core.listing import Selection
-from pilothouse.core.registry import Registry
-from pilothouse.core.saying import names_in
+from pilothouse.core.declare.faults import COMMON, Fault
+from pilothouse.core.declare.listing import Selection
+from pilothouse.core.declare.offered import names_in
+from pilothouse.core.declare.registry import Registry
 from pilothouse.core.settings import GROUPS, Settings
-from pilothouse.groups import PARTS
 from pilothouse.server.call import parse_args
+from pilothouse.wiring.groups import PARTS
 from tests.support.fixture_tools import PART
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pilothouse.core.resource import Resource
-    from pilothouse.core.tool import Tool
+    from pilothouse.core.declare.resource import Resource
+    from pilothouse.core.declare.tool import Tool
 
 MOST_DESCRIPTION = 1_024
 MOST_AVERAGE_BYTES = 700

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.core import events, faults
+from pilothouse.core.declare import faults
 from pilothouse.core.settings import SETTINGS
-from pilothouse.groups import PARTS
+from pilothouse.core.timeline import events
+from pilothouse.wiring.groups import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
-from pilothouse.core.listing import Selection
-from pilothouse.core.registry import Registry
-from pilothouse.core.saying import calls_in, said
+from pilothouse.core.declare.listing import Selection
+from pilothouse.core.declare.offered import calls_in, said
+from pilothouse.core.declare.registry import Registry
 from pilothouse.core.settings import GROUPS
-from pilothouse.groups import PARTS
 from pilothouse.server.instructions import INSTRUCTIONS
+from pilothouse.wiring.groups import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pilothouse.core.listing import Profile
-    from pilothouse.core.prompt import Prompt
-    from pilothouse.core.saying import Line
+    from pilothouse.core.declare.listing import Profile
+    from pilothouse.core.declare.offered import Line
+    from pilothouse.core.declare.prompt import Prompt
 
 MOST_INSTRUCTIONS = 1_000
 """Characters: every conversation of every client carries them."""

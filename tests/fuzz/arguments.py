@@ -53,7 +53,7 @@ class FuzzedTool:
 
 def declared_tools() -> list[FuzzedTool]:
     """Return every tool of the full profile, as it is declared."""
-    from pilothouse.groups import PARTS
+    from pilothouse.wiring.groups import PARTS
 
     return [
         FuzzedTool(

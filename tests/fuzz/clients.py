@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
-from pilothouse.gateway.modern import encoded
+from pilothouse.hub.mcp.revision_2026 import encoded
 from tests.support.http_agent import BOTH
 from tests.support.servers import PRODUCT, RawStdio
 

@@ -20,7 +20,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from pilothouse import __version__
-from pilothouse.gateway.service_wire import packed, pieces
+from pilothouse.ipc.frames import packed, pieces
 from tests.fuzz.arguments import mutate, odd_value
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pilothouse.browser_pipe import BrowserPipe
-from pilothouse.core.devtools import END, FIRST_OWN_ID
+from pilothouse.core.net.devtools import END, FIRST_OWN_ID
+from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 from tests.fuzz.frames import MOST, odd_bytes, odd_messages
 from tests.fuzz.places import REACH_S
 
 if TYPE_CHECKING:
     from random import Random
 
-    from pilothouse.browser_pipe import ObserverLine
+    from pilothouse.machine.chromium.shared_pipe import ObserverLine
     from tests.fuzz.frames import Frames, Message
 
 OBSERVER, CHILD, PAGE = "A" * 32, "B" * 32, "C" * 32

@@ -12,8 +12,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from pilothouse.bookmarks.protocol import ORIGIN
-from pilothouse.gateway.service_wire import packed, pieces
+from pilothouse.bookmarks.extension.protocol import ORIGIN
+from pilothouse.ipc.frames import packed, pieces
 from tests.fuzz.frames import (
     HELLO,
     MOST,

@@ -158,8 +158,8 @@ def _of(random: Random) -> Random:
 
 def workers_mb(setting: Setting) -> float:
     """Return what the hub's workers take, without their browsers."""
-    from pilothouse.gateway.control import ask
-    from pilothouse.hub_files import hub_files
+    from pilothouse.hub.control.protocol import ask
+    from pilothouse.hub.files import hub_files
 
     told = ask(str(hub_files(str(setting.home), {}).socket), {"status": True}) or {}
     pids = [seat["pid"] for seat in told.get("status", {}).get("seats", []) if seat["pid"]]

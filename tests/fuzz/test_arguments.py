@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.groups import PARTS
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.server.call import parse_args
+from pilothouse.wiring.groups import PARTS
 from tests.fuzz.arguments import ODD, declared_tools, draw
 from tests.fuzz.harmless import COMMANDS, CONTRACT, harmless
 from tests.fuzz.values import Known

@@ -87,7 +87,7 @@ def test_a_pipe_that_ends_is_an_incident(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(message: bytes) -> None:
         raise ValueError("not this one")
 
-    monkeypatch.setattr("pilothouse.browser_pipe.is_about_leaving", broken)
+    monkeypatch.setattr("pilothouse.machine.chromium.shared_pipe.is_about_leaving", broken)
     place = PipePlace()
     place.send([b"B" + json.dumps({"method": "x"}).encode() + b"\0"])
     assert "not this one" in place.trouble()

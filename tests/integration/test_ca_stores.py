@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from pilothouse.ca import FILE, Anchors, Machine, change
+from pilothouse.cli.ca import FILE, Anchors, Machine, change
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pilothouse.groups import PARTS
+from pilothouse.wiring.groups import PARTS
 from tests.support.client_configs import Known
 from tests.support.npm import PEERS
 from tests.support.peers import DEVTOOLS, installed

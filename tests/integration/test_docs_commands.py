@@ -19,9 +19,9 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from pilothouse.cli import COMMANDS, _parser
-from pilothouse.groups import PARTS
+from pilothouse.cli.main import COMMANDS, _parser
 from pilothouse.server.call import parse_args
+from pilothouse.wiring.groups import PARTS
 from tests.support.client_configs import of_command
 from tests.support.doc_place import Place
 from tests.support.documents import ROOT, all_blocks, commands, documents

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse import doctor_probe, doctor_report
-from pilothouse.browser import find_browser
-from pilothouse.doctor_report import Finding
+from pilothouse.cli.doctor import probes as doctor_probe
+from pilothouse.cli.doctor import report as doctor_report
+from pilothouse.cli.doctor.report import Finding
+from pilothouse.machine.chromium.finder import find_browser
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def test_a_browser_that_hangs_is_ended_with_its_children(
 
 def test_libraries_are_found_without_being_imported() -> None:
     script = (
-        "import sys; from pilothouse import doctor;"
+        "import sys; from pilothouse.cli.doctor import checks as doctor;"
         "from pilothouse.core.settings import Settings;"
         "print([f.state for f in doctor.check_libraries(doctor.Context.here(Settings(), {}))],"
         " {'playwright', 'mitmproxy', 'rich'} & set(sys.modules))"

@@ -15,9 +15,9 @@ import anyio
 import orjson
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from pilothouse.bookmarks.applying import carry_out, recover, undo
-from pilothouse.bookmarks.changes import Change, Create, Move, RemoveTree, Update
-from pilothouse.bookmarks.journal import open_journal
+from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
+from pilothouse.bookmarks.changes.change import Change, Create, Move, RemoveTree, Update
+from pilothouse.bookmarks.changes.journal import open_journal
 from tests.support.bookmark_shelf import Shelf
 
 if TYPE_CHECKING:

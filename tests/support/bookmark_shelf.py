@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from pilothouse.bookmarks.changes import Create, Move, Remove, RemoveTree, Update, apply
-from pilothouse.bookmarks.draft import Draft
+from pilothouse.bookmarks.changes.change import Create, Move, Remove, RemoveTree, Update, apply
+from pilothouse.bookmarks.changes.draft import Draft
 from pilothouse.bookmarks.model import ConnectionLost
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pilothouse.bookmarks.changes import Change
-    from pilothouse.bookmarks.journal import Journal
+    from pilothouse.bookmarks.changes.change import Change
+    from pilothouse.bookmarks.changes.journal import Journal
     from pilothouse.bookmarks.ports import Peer
 
 WRITES = ("create", "update", "move", "remove", "removeTree")

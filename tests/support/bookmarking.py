@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.bookmarks.journal import Journal
+from pilothouse.bookmarks.changes.journal import Journal
 from pilothouse.bookmarks.model import ExtensionNotConnected
-from pilothouse.core.faults import Fault
-from pilothouse.core.redact import Redactor
-from pilothouse.core.urls import Policy
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.server.call import parse_args
 from pilothouse.server.render import answer
 from tests.support.bookmark_shelf import Shelf
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pilothouse.core.tool import Tool
+    from pilothouse.core.declare.tool import Tool
     from pilothouse.server.render import Answer
     from tests.support.chrome_bookmarks import ChromeBookmarks
     from tests.support.extension_peer import CarryOut

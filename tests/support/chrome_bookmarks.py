@@ -10,7 +10,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pilothouse.bookmarks.chrome_errors import fault_of
+from pilothouse.bookmarks.extension.chrome_errors import fault_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,8 +22,8 @@ from urllib.parse import quote
 import psutil
 from websockets.sync.client import connect
 
-from pilothouse.browser import find_browser, needs_no_sandbox
-from pilothouse.e2e.browser_flags import UNSEEN_FEATURES
+from pilothouse.e2e.browser.flags import UNSEEN_FEATURES
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 
 # unit/support/test_forkserver.py takes it from here.
 from tests.support.until import wait_until

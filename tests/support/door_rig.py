@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from pilothouse.app import make_redactor
-from pilothouse.core.http1 import Chunked, Counted, parse_answer_head, parse_request_head
-from pilothouse.core.origins import Doorkeeper
+from pilothouse.core.net.http1 import Chunked, Counted, parse_answer_head, parse_request_head
+from pilothouse.core.net.origins import Doorkeeper
 from pilothouse.core.settings import Settings
-from pilothouse.gateway.capture import capture
-from pilothouse.gateway.endpoint import Endpoint
-from pilothouse.gateway.http_door import Door
-from pilothouse.gateway.model import Key, SessionRecord
-from pilothouse.gateway.ports import Upstream
-from pilothouse.gateway.registry import MemoryRegistry
-from pilothouse.gateway.relay import Relay
-from pilothouse.groups import PARTS
-from pilothouse.registries import Shared
-from pilothouse.server.house import open_house
-from pilothouse.server.http import http_app
+from pilothouse.hub.http.endpoint import Endpoint
+from pilothouse.hub.http.listener import Door
+from pilothouse.hub.http.upstream import Relay
+from pilothouse.hub.mcp.template_probe import capture
+from pilothouse.hub.model import Key, SessionRecord
+from pilothouse.hub.ports import Upstream
+from pilothouse.hub.sessions.open import Shared
+from pilothouse.hub.sessions.registry import MemoryRegistry
 from pilothouse.server.logs import Log
-from pilothouse.server.mcp import build_server
-from pilothouse.server.pages import Pages
-from pilothouse.server.serving import serving
+from pilothouse.server.mcp.handlers import build_server
+from pilothouse.server.runtime import open_house
+from pilothouse.server.transports.asgi import serving
+from pilothouse.server.transports.http import http_app
+from pilothouse.server.transports.pages import Pages
+from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.standalone import make_redactor
 from tests.support.fixture_tools import PART
 from tests.support.until import until
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskStatus
 
-    from pilothouse.core.http1 import AnswerHead, Body, RequestHead
-    from pilothouse.gateway.front import Template
-    from pilothouse.gateway.ports import Authenticate, Workers
-    from pilothouse.gateway.registry import Registry
-    from pilothouse.server.parts import Part
+    from pilothouse.core.net.http1 import AnswerHead, Body, RequestHead
+    from pilothouse.hub.mcp.template import Template
+    from pilothouse.hub.ports import Authenticate, Workers
+    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.server.groups import Part
 
     type Start = Callable[[Key], Awaitable[Hand]]
     type Script = Callable[[Asked], Awaitable[None]]

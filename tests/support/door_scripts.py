@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pilothouse.gateway.front import Template
+from pilothouse.hub.mcp.template import Template
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from pilothouse.children import start_child
-from pilothouse.intercept.engine_link import Engine, open_engine
+from pilothouse.intercept.engine_process import Engine, open_engine
+from pilothouse.machine.child import start_child
 
 # bench/rows/intercept_engine.py takes these two from here.
 from tests.support.until import until
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from pilothouse.intercept.engine_link import OnStart
+    from pilothouse.intercept.engine_process import OnStart
 
 GUARD_S = 30.0
 

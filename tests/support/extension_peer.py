@@ -15,7 +15,7 @@ import anyio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from pilothouse.bookmarks.protocol import ORIGIN
+from pilothouse.bookmarks.extension.protocol import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

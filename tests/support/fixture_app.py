@@ -2,8 +2,8 @@
 
 import sys
 
-from pilothouse.cli import main
-from pilothouse.groups import PARTS
+from pilothouse.cli.main import main
+from pilothouse.wiring.groups import PARTS
 from tests.support.fixture_tools import PART
 
 if __name__ == "__main__":

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
 
-from pilothouse.core.faults import Envelope, Fault
-from pilothouse.core.model import Args, Image, PageText, Result, SnakeArgs, SnakeResult
-from pilothouse.core.resource import resource
-from pilothouse.core.tool import Example, Group, Progress, tool
-from pilothouse.server.parts import Part
+from pilothouse.core.declare.faults import Envelope, Fault
+from pilothouse.core.declare.model import Args, Image, PageText, Result, SnakeArgs, SnakeResult
+from pilothouse.core.declare.resource import resource
+from pilothouse.core.declare.tool import Example, Group, Progress, tool
+from pilothouse.server.groups import Part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.core.fence import Story
+    from pilothouse.core.declare.fence import Story
     from pilothouse.server.session import Session
 
 CODE = Group(name="observe", summary="Answers like the observer's spec", envelope=Envelope.CODE)

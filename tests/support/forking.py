@@ -7,10 +7,10 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.children import start_child
-from pilothouse.gateway.front import Template
-from pilothouse.gateway.model import Key, SessionRecord
-from pilothouse.gateway.workers.builtin import Builtin, ForkedWorker
+from pilothouse.hub.mcp.template import Template
+from pilothouse.hub.model import Key, SessionRecord
+from pilothouse.hub.workers.builtin import Builtin, ForkedWorker
+from pilothouse.machine.child import start_child
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIMPLE = "tests.support.warm_parent"
-PRODUCT = "pilothouse.worker"
+PRODUCT = "pilothouse.hub.workers.worker"
 START_S = 30.0
 
 

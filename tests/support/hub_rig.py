@@ -8,16 +8,16 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse import processes
-from pilothouse.gateway.pool import Pool
-from pilothouse.gateway.room import Limits
+from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.pool import Pool
+from pilothouse.machine import processes
 from tests.support.door_rig import door
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pilothouse.gateway.front import Template
-    from pilothouse.gateway.workers import Kind
+    from pilothouse.hub.mcp.template import Template
+    from pilothouse.hub.workers import Kind
     from tests.support.door_rig import Rig
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pilothouse.core.ring import Ring
-from pilothouse.core.timeline import Timeline
+from pilothouse.core.timeline.ring import Ring
+from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.e2e.model import ServerLogged, StepFinished
 from pilothouse.intercept.model import PacketRecorded
 from pilothouse.observe.model import Seen

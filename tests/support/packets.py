@@ -7,10 +7,10 @@ import sqlite3
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.intercept.decoding import text_of
-from pilothouse.intercept.query import INDEXES, HistoryReader
-from pilothouse.intercept.schema import TABLES
-from pilothouse.intercept.segments import segments, tables
+from pilothouse.intercept.history.schema import TABLES
+from pilothouse.intercept.history.segments import segments, tables
+from pilothouse.intercept.present.decode import text_of
+from pilothouse.intercept.query.reader import INDEXES, HistoryReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import sync_playwright
 
-from pilothouse.browser import find_browser, needs_no_sandbox
-from pilothouse.e2e.browser_flags import feature_flag
+from pilothouse.e2e.browser.flags import feature_flag
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

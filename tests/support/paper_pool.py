@@ -6,16 +6,16 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pilothouse.gateway.model import Key, SessionRecord
-from pilothouse.gateway.pool import Pool
-from pilothouse.gateway.ports import Upstream
-from pilothouse.gateway.room import Limits
-from pilothouse.gateway.workers import StartFailed, Use
+from pilothouse.hub.model import Key, SessionRecord
+from pilothouse.hub.ports import Upstream
+from pilothouse.hub.workers import StartFailed, Use
+from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pilothouse.gateway.front import Template
+    from pilothouse.hub.mcp.template import Template
 
 GUARD_S = 30.0
 

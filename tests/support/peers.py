@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.browser import find_browser, needs_no_sandbox
-from pilothouse.children import start_child
-from pilothouse.gateway.workers.command import StdioCommand
-from pilothouse.gateway.workers.playwright import PACKAGE, PlaywrightMcp
-from pilothouse.gateway.workers.spawned import Launch
+from pilothouse.hub.workers.command import StdioCommand
+from pilothouse.hub.workers.playwright import PACKAGE, PlaywrightMcp
+from pilothouse.hub.workers.spawned import Launch
+from pilothouse.machine.child import start_child
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 from tests.support.npm import PEERS
 from tests.support.servers import environment
 

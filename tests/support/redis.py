@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.children import start_child
-from pilothouse.gateway.redis_wire import RedisAway, RedisRefused, RedisWire, parse_address
+from pilothouse.hub.sessions.redis_wire import RedisAway, RedisRefused, RedisWire, parse_address
+from pilothouse.machine.child import start_child
 from tests.support.ports import free_port
 from tests.support.until import until
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.children import Child
+    from pilothouse.machine.child import Child
 
 PASSWORD = "correct horse"
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from pilothouse import __version__
-from pilothouse.gateway.control import ask
-from pilothouse.gateway.warm import listen_at
-from pilothouse.hub_files import hub_files
+from pilothouse.hub.control.protocol import ask
+from pilothouse.hub.files import hub_files
+from pilothouse.hub.workers.zygote import listen_at
 from tests.support.agent import Agent
 from tests.support.living import living
 from tests.support.servers import PRODUCT, RawStdio

@@ -18,14 +18,14 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse import app
+from pilothouse.cli.token import access_token
 from pilothouse.core.settings import Settings, packed
-from pilothouse.gateway.model import Key, SessionRecord
-from pilothouse.gateway.workers.builtin import SERVICES
-from pilothouse.groups import PARTS
-from pilothouse.server.house import open_house
-from pilothouse.shared import open_services
-from pilothouse.tokens import access_token
+from pilothouse.hub.model import Key, SessionRecord
+from pilothouse.hub.services.server import open_services
+from pilothouse.hub.workers.builtin import SERVICES
+from pilothouse.server.runtime import open_house
+from pilothouse.wiring import standalone as app
+from pilothouse.wiring.groups import PARTS
 from tests.support.forking import PRODUCT, START_S, forking
 from tests.support.living import living
 from tests.support.until import until
@@ -33,9 +33,9 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.gateway.workers.builtin import Builtin, ForkedWorker
-    from pilothouse.server.house import House
-    from pilothouse.shared import Services
+    from pilothouse.hub.services.server import Services
+    from pilothouse.hub.workers.builtin import Builtin, ForkedWorker
+    from pilothouse.server.runtime import House
 
 GUARD_S = 60.0
 LONGEST = 256 << 20

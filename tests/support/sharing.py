@@ -13,19 +13,19 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.gateway.peers import Peers
-from pilothouse.gateway.placing import FencedWorkers
-from pilothouse.gateway.redis_registry import RedisRegistry
-from pilothouse.gateway.redis_wire import RedisWire, parse_address
-from pilothouse.registries import Shared
+from pilothouse.hub.sessions.open import Shared
+from pilothouse.hub.sessions.ownership import FencedWorkers
+from pilothouse.hub.sessions.peers import Peers
+from pilothouse.hub.sessions.redis_registry import RedisRegistry
+from pilothouse.hub.sessions.redis_wire import RedisWire, parse_address
 from tests.support.door_rig import door, houses, template_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.gateway.front import Template
-    from pilothouse.gateway.model import Key
-    from pilothouse.gateway.ports import Authenticate
+    from pilothouse.hub.mcp.template import Template
+    from pilothouse.hub.model import Key
+    from pilothouse.hub.ports import Authenticate
     from tests.support.door_rig import Crew, Rig
 
 

@@ -13,19 +13,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse import processes
-from pilothouse.children import start_child
-from pilothouse.gateway.front import Template
-from pilothouse.gateway.journal import Journal, sweep
-from pilothouse.gateway.model import Key, SessionRecord
-from pilothouse.gateway.pool import Pool
-from pilothouse.gateway.room import Limits
-from pilothouse.gateway.workers.builtin import Builtin
-from pilothouse.gateway.workers.command import HttpCommand, StdioCommand
-from pilothouse.gateway.workers.spawned import Launch
+from pilothouse.hub.mcp.template import Template
+from pilothouse.hub.model import Key, SessionRecord
+from pilothouse.hub.workers.builtin import Builtin
+from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.command import HttpCommand, StdioCommand
+from pilothouse.hub.workers.leftovers import Journal, sweep
+from pilothouse.hub.workers.pool import Pool
+from pilothouse.hub.workers.spawned import Launch
+from pilothouse.machine import processes
+from pilothouse.machine.child import start_child
 
 if TYPE_CHECKING:
-    from pilothouse.gateway.workers import Kind
+    from pilothouse.hub.workers import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = str(ROOT / "tests" / "support" / "odd_server.py")

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.children import start_child
-from pilothouse.gateway import warm
+from pilothouse.hub.workers import zygote as warm
+from pilothouse.machine.child import start_child
 
 if TYPE_CHECKING:
     import socket

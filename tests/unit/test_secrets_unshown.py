@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.e2e.browser import ContextOptions
+from pilothouse.e2e.browser.playwright import ContextOptions
 from pilothouse.e2e.ports import Entrance
+from pilothouse.intercept.engine.listen_modes import Wanted
 from pilothouse.intercept.engine.listeners import Listener
-from pilothouse.intercept.engine.modes import Wanted
-from pilothouse.intercept.sender import Gateway
+from pilothouse.intercept.replay.sockets import Gateway
 
 SECRET = "the-secret-of-a-session"
 

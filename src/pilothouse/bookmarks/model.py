@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pilothouse.core.events import Event
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.timeline.events import Event
 
 EXTENSION_ID = "ampnaceinapbblmlkfembdggeggofphe"
 """Follows from the `key` of the extension's manifest, so that it is the same everywhere."""

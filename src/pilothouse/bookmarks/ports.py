@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pilothouse.bookmarks.journal import Journal
+    from pilothouse.bookmarks.changes.journal import Journal
     from pilothouse.bookmarks.model import BookmarksChanged, ExtensionNotConnected
-    from pilothouse.core.redact import Redactor
-    from pilothouse.core.urls import Policy
+    from pilothouse.core.net.url_policy import Policy
+    from pilothouse.core.secrets.redactor import Redactor
 
 
 class Peer(Protocol):

@@ -9,7 +9,7 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pilothouse.core.faults import (
+from pilothouse.core.declare.faults import (
     Fault,
     Internal,
     InvalidInput,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
 
 
 class NoSuchAgent(Fault):

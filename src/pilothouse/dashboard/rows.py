@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.core.fence import without_lone_surrogates
-from pilothouse.core.lanes import key_of, lane_of, level_of, line_of, one_line, phase_of
+from pilothouse.core.declare.faults import InvalidInput
+from pilothouse.core.declare.fence import without_lone_surrogates
+from pilothouse.core.timeline.lanes import key_of, lane_of, level_of, line_of, one_line, phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pilothouse.core.redact import Redactor
-    from pilothouse.core.timeline import Moment
+    from pilothouse.core.secrets.redactor import Redactor
+    from pilothouse.core.timeline.timeline import Moment
 
 LONGEST_TEXT = 300
 LONGEST_URL = 500

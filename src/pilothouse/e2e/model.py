@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pilothouse.core.events import Event
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.timeline.events import Event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

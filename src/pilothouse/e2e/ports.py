@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from pilothouse.browser_pipe import BrowserPipe
-    from pilothouse.core.ring import Ring
-    from pilothouse.e2e.ended import FailedLogs
+    from pilothouse.core.timeline.ring import Ring
+    from pilothouse.e2e.app_server.start import StartRequest
+    from pilothouse.e2e.ended_sessions import FailedLogs
     from pilothouse.e2e.model import EndReason, Past, ServerHealth, ServerInfo, ServerState
     from pilothouse.e2e.session import E2eSession
-    from pilothouse.e2e.starting import StartRequest
+    from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
 
 class Server(Protocol):

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.faults import Fault
-from pilothouse.core.redact import Redactor
-from pilothouse.e2e.announced import LOOK_AGAIN_S, Announced
-from pilothouse.e2e.browser import error_name
-from pilothouse.e2e.busy import Busy, unless_busy
-from pilothouse.e2e.covered import Covered
-from pilothouse.e2e.digest import Changes, digest, noteworthy, origin
-from pilothouse.e2e.frames import aim, is_stale
-from pilothouse.e2e.locating import Locating
-from pilothouse.e2e.logs import sizes
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.e2e.announcements import LOOK_AGAIN_S, Announced
+from pilothouse.e2e.app_server.logs.reader import sizes
+from pilothouse.e2e.browser.busy_pages import Busy, unless_busy
+from pilothouse.e2e.browser.elements.cover import Covered
+from pilothouse.e2e.browser.elements.frames import aim, is_stale
+from pilothouse.e2e.browser.elements.test_locators import Locating
+from pilothouse.e2e.browser.errors import ref_of
+from pilothouse.e2e.browser.playwright import error_name
+from pilothouse.e2e.failure.digest import Changes, digest, noteworthy, origin
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserNoted,
@@ -30,10 +31,9 @@ from pilothouse.e2e.model import (
     TabNotFound,
     browser_crashed,
 )
-from pilothouse.e2e.protocol import ref_of
 from pilothouse.e2e.session_files import SessionFiles
 from pilothouse.e2e.session_log import log_browser, log_crash
-from pilothouse.e2e.step_record import (
+from pilothouse.e2e.step import (
     LEAVING,
     LOOKING,
     Done,
@@ -48,14 +48,14 @@ from pilothouse.e2e.tab import Interrupted, Missed, NotBuilt, RefGone, Tab
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from pilothouse.core.clock import Clock
-    from pilothouse.core.timeline import Timeline
-    from pilothouse.core.urls import Address, Policy
-    from pilothouse.e2e.browser import Dialog, Download, DrivenBrowser, Page
+    from pilothouse.core.net.url_policy import Address, Policy
+    from pilothouse.core.timeline.clock import Clock
+    from pilothouse.core.timeline.timeline import Timeline
+    from pilothouse.e2e.browser.playwright import Dialog, Download, DrivenBrowser, Page
+    from pilothouse.e2e.browser.routes import Routes
+    from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Entrance, Recorder, Server
-    from pilothouse.e2e.proxy import FilteringProxy
-    from pilothouse.e2e.routes import Routes
 
     type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
 

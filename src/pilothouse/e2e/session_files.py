@@ -6,12 +6,12 @@ import re
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from pilothouse.core.clock import iso
+from pilothouse.core.timeline.clock import iso
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pilothouse.core.clock import Clock
+    from pilothouse.core.timeline.clock import Clock
 
 NEWEST = 200
 """Files of each kind that stay. Such a file has one picture of a window, so that so many take some

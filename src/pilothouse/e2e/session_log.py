@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pilothouse.core.spawn import Process, Spawn
+    from pilothouse.machine.spawn import Process, Spawn
 
 _SESSIONS = logging.getLogger("SessionManager")
 _BROWSER = logging.getLogger("PlaywrightOrchestrator")

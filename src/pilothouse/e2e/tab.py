@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pilothouse.e2e.browser import error_name
-from pilothouse.e2e.digest import Changes
-from pilothouse.e2e.protocol import ref_of
-from pilothouse.e2e.scripts import READ_CHANGES, READ_FRAME, REST
-from pilothouse.e2e.selectors import for_playwright
+from pilothouse.e2e.browser.elements.selectors import for_playwright
+from pilothouse.e2e.browser.errors import ref_of
+from pilothouse.e2e.browser.page_scripts import READ_CHANGES, READ_FRAME, REST
+from pilothouse.e2e.browser.playwright import error_name
+from pilothouse.e2e.failure.digest import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from pilothouse.core.clock import Clock
-    from pilothouse.e2e.browser import CDPSession, Dialog, Frame, Locator, Page, Response
+    from pilothouse.core.timeline.clock import Clock
+    from pilothouse.e2e.browser.playwright import CDPSession, Dialog, Frame, Locator, Page, Response
     from pilothouse.e2e.ports import Recording
-    from pilothouse.e2e.step_record import Step
+    from pilothouse.e2e.step import Step
 
     type WaitUntil = Literal["load", "domcontentloaded", "networkidle"]
 
@@ -81,7 +81,8 @@ class Tab:
     own: bool = False
     """Opened by us, not by the app."""
     in_any_frame: set[str] = field(default_factory=set)
-    """Selectors of the newest step that are looked for in frames, too (frames.py)."""
+    """Selectors of the newest step that are looked for in frames, too
+    (e2e/browser/elements/frames.py)."""
     opener: str = ""
     """The tab whose popup this is."""
     opening: asyncio.Future[None] | None = None

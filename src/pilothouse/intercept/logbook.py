@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.clock import iso
-from pilothouse.core.faults import InvalidInput
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.core.timeline.clock import iso
 from pilothouse.intercept.ports import LogPage
 
 if TYPE_CHECKING:
-    from pilothouse.core.clock import Clock
-    from pilothouse.intercept.audit_file import AuditFile
+    from pilothouse.core.timeline.clock import Clock
     from pilothouse.intercept.ports import LogAsk
+    from pilothouse.machine.audit_file import AuditFile
 
 KEPT = 10_000
 LONGEST = 4_000

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from pilothouse.core.events import Event
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.timeline.events import Event
 
 type Kind = Literal["HTTP", "WebSocket", "SSE", "gRPC", "TCP", "UDP"]
 """The column `type`."""

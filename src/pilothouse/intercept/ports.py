@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pilothouse.core.redact import Redactor
+    from pilothouse.core.secrets.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,18 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.observe.browser import Browser
-from pilothouse.observe.cdp import CdpError
-from pilothouse.observe.endpoint import START_HINT, Endpoint, find_endpoint
+from pilothouse.observe.cdp.browser import Browser
+from pilothouse.observe.cdp.client import CdpError
+from pilothouse.observe.cdp.endpoint import START_HINT, Endpoint, find_endpoint
+from pilothouse.observe.metrics import counted
 from pilothouse.observe.model import BrowserUnreachable, SecurityBlocked
-from pilothouse.observe.numbers import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from pilothouse.browser_pipe import BrowserPipe
-    from pilothouse.core.precedence import Precedence
+    from pilothouse.core.call_priority import Precedence
     from pilothouse.core.settings import Settings
+    from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
     type Key = tuple[str, int]
     """Host and port as they were asked for; of a session's own browser its id and `NO_PORT`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +140,7 @@ def pack(event: Mapping[str, Any]) -> bytes:
     try:
         packed = orjson.dumps(event)
     except TypeError:
-        from pilothouse.core.fence import without_lone_surrogates
+        from pilothouse.core.declare.fence import without_lone_surrogates
 
         packed = orjson.dumps(_bounded(without_lone_surrogates(dict(event))))
     # orjson leaves some 4 kB allocated for each result; a copy is as small as its content.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pilothouse.browser_pipe import BrowserPipe
-    from pilothouse.core.redact import Redactor
+    from pilothouse.core.secrets.redactor import Redactor
+    from pilothouse.machine.chromium.shared_pipe import BrowserPipe
     from pilothouse.observe.connections import Key
     from pilothouse.observe.model import Body, Filters, Target
-    from pilothouse.observe.observation import Observation
+    from pilothouse.observe.record.observation import Observation
 
 
 class Observer(Protocol):

@@ -9,14 +9,12 @@ from anyio import to_thread
 from pydantic import Field
 
 from pilothouse import __version__
-from pilothouse.core.faults import Envelope, InvalidInput
-from pilothouse.core.fence import visible_json
-from pilothouse.core.model import Args, Result
-from pilothouse.core.resource import resource
-from pilothouse.core.tool import Example, Group, tool
-from pilothouse.observe.answer import Events, fitting
-from pilothouse.observe.fetching import other_bodies
-from pilothouse.observe.har import har
+from pilothouse.core.declare.faults import Envelope, InvalidInput
+from pilothouse.core.declare.fence import visible_json
+from pilothouse.core.declare.model import Args, Result
+from pilothouse.core.declare.resource import resource
+from pilothouse.core.declare.tool import Example, Group, tool
+from pilothouse.observe.har.archive import har
 from pilothouse.observe.model import (
     DEFAULT_MAX_BODY_BYTES,
     AlreadyObserving,
@@ -30,10 +28,12 @@ from pilothouse.observe.model import (
     TargetNotFound,
     pack,
 )
-from pilothouse.observe.packed import first_bytes, masked_base64
 from pilothouse.observe.ports import Observer
-from pilothouse.observe.query import Query, status_range
-from pilothouse.observe.reading import read, settle_places, tail
+from pilothouse.observe.read.budget import Events, fitting
+from pilothouse.observe.read.query import Query, status_range
+from pilothouse.observe.read.read import read, settle_places, tail
+from pilothouse.observe.record.archive_bodies import other_bodies
+from pilothouse.observe.record.packed_bodies import first_bytes, masked_base64
 
 OBSERVE = Group(
     name="observe",

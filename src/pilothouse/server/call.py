@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pilothouse.core.clock import iso
 from pilothouse.core.current_call import CURRENT_CALL, CurrentCall
-from pilothouse.core.events import ToolInvocationFailed, ToolInvoked
-from pilothouse.core.faults import COMMON, Fault, Internal, InvalidInput
-from pilothouse.core.saying import without
-from pilothouse.core.tool import Progress, Tool
+from pilothouse.core.declare.faults import COMMON, Fault, Internal, InvalidInput
+from pilothouse.core.declare.offered import without
+from pilothouse.core.declare.tool import Progress, Tool
+from pilothouse.core.timeline.clock import iso
+from pilothouse.core.timeline.events import ToolInvocationFailed, ToolInvoked
 from pilothouse.server.render import Answer, answer, failure
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from pilothouse.core.prompt import Prompt
-    from pilothouse.core.redact import Redactor
+    from pilothouse.core.declare.prompt import Prompt
+    from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.server.logs import Log
     from pilothouse.server.metrics import Metrics
     from pilothouse.server.session import Session

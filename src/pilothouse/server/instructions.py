@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pilothouse.core.saying import Line
+    from pilothouse.core.declare.offered import Line
 
 INSTRUCTIONS: tuple[Line, ...] = (
     "Pilothouse runs, drives, watches and intercepts a web app. Which tool first:",

@@ -10,9 +10,9 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pilothouse.core.clock import iso
-from pilothouse.core.redact import Redactor
-from pilothouse.server.line_writer import LineWriter
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.core.timeline.clock import iso
+from pilothouse.machine.line_writer import LineWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

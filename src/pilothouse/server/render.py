@@ -6,15 +6,15 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from pilothouse.core.fence import Story, visible_json, without_lone_surrogates
+from pilothouse.core.declare.fence import Story, visible_json, without_lone_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pilothouse.core.faults import Fault
-    from pilothouse.core.model import Block, Result
-    from pilothouse.core.redact import Redactor
-    from pilothouse.core.tool import Group, Tool
+    from pilothouse.core.declare.faults import Fault
+    from pilothouse.core.declare.model import Block, Result
+    from pilothouse.core.declare.tool import Group, Tool
+    from pilothouse.core.secrets.redactor import Redactor
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.core.precedence import Precedence
-from pilothouse.core.timeline import Timeline
-from pilothouse.server.debug_ports import DebugPorts
+from pilothouse.core.call_priority import Precedence
+from pilothouse.core.timeline.timeline import Timeline
+from pilothouse.server.claimed_ports import DebugPorts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from pilothouse.core.clock import Clock
-    from pilothouse.core.hub import Hub
-    from pilothouse.core.redact import Redactor
+    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
+    from pilothouse.core.timeline.clock import Clock
     from pilothouse.server.metrics import Metrics
     from pilothouse.server.render import Afterword
 

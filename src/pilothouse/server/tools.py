@@ -9,13 +9,13 @@ from typing import Any, cast
 from pydantic import Field
 
 from pilothouse import __version__
-from pilothouse.core.clock import iso
-from pilothouse.core.faults import Envelope
-from pilothouse.core.fence import Story, visible_json
-from pilothouse.core.model import Args, Result
-from pilothouse.core.resource import resource
-from pilothouse.core.tool import Example, Group, tool
-from pilothouse.server.house import TIMELINE_URI, House
+from pilothouse.core.declare.faults import Envelope
+from pilothouse.core.declare.fence import Story, visible_json
+from pilothouse.core.declare.model import Args, Result
+from pilothouse.core.declare.resource import resource
+from pilothouse.core.declare.tool import Example, Group, tool
+from pilothouse.core.timeline.clock import iso
+from pilothouse.server.runtime import TIMELINE_URI, House
 from pilothouse.server.session import Session
 
 HOUSE = Group(

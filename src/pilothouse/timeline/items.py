@@ -7,8 +7,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.attribution import NAVIGATING, TRACEBACK, continues, ids_of, sent_at
-from pilothouse.core.lanes import (
+from pilothouse.core.timeline.attribution import NAVIGATING, TRACEBACK, continues, ids_of, sent_at
+from pilothouse.core.timeline.lanes import (
     OWNER_CHARACTERS,
     TAB,
     is_end_of_tab,
@@ -24,7 +24,7 @@ from pilothouse.timeline.model import Item
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pilothouse.core.timeline import Moment
+    from pilothouse.core.timeline.timeline import Moment
 
 
 def items_of(moments: Iterable[Moment], several: frozenset[str] = frozenset()) -> list[Item]:

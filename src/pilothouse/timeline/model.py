@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pilothouse.core.events import Event
-from pilothouse.core.faults import Fault
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.timeline.events import Event
 
 if TYPE_CHECKING:
-    from pilothouse.core.lanes import Lane, Level
+    from pilothouse.core.timeline.lanes import Lane, Level
 
 WATCHES_URI = "pilothouse://watches"
 

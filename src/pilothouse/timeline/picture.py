@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from pilothouse.core.lanes import counted_by_several, key_of, lane_of
+from pilothouse.core.timeline.lanes import counted_by_several, key_of, lane_of
 from pilothouse.timeline.items import items_of
-from pilothouse.timeline.joining import links_of
-from pilothouse.timeline.relating import Relation, relations_of
+from pilothouse.timeline.links import links_of
+from pilothouse.timeline.relations import Relation, relations_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pilothouse.core.lanes import Key, Lane
-    from pilothouse.core.timeline import Moment, Timeline
+    from pilothouse.core.timeline.lanes import Key, Lane
+    from pilothouse.core.timeline.timeline import Moment, Timeline
     from pilothouse.timeline.model import Item, Link
     from pilothouse.timeline.ports import Scope
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.core.clock import Clock
-    from pilothouse.core.timeline import Moment, Timeline
+    from pilothouse.core.timeline.clock import Clock
+    from pilothouse.core.timeline.timeline import Moment, Timeline
     from pilothouse.timeline.conditions import Condition
     from pilothouse.timeline.watches import Watch
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.clock import iso
-from pilothouse.core.events import SessionTerminated
-from pilothouse.core.fence import Story
-from pilothouse.core.lanes import Key, is_end_of_tab, key_of, level_of, line_of, request_of
+from pilothouse.core.declare.fence import Story
+from pilothouse.core.timeline.clock import iso
+from pilothouse.core.timeline.events import SessionTerminated
+from pilothouse.core.timeline.lanes import Key, is_end_of_tab, key_of, level_of, line_of, request_of
 from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pilothouse.core.events import Occurrence
-    from pilothouse.core.timeline import Moment
+    from pilothouse.core.timeline.events import Occurrence
+    from pilothouse.core.timeline.timeline import Moment
     from pilothouse.timeline.conditions import Condition
 
 MOST_PENDING = 10_000

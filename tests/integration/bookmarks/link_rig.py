@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.bookmarks.adapter import open_link
-from pilothouse.bookmarks.guidance import Guidance
-from pilothouse.bookmarks.journal import open_journal
-from pilothouse.bookmarks.keeping import Timing
-from pilothouse.bookmarks.link import Link
-from pilothouse.bookmarks.pairing import Pairing
-from pilothouse.bookmarks.view import View
-from pilothouse.core.redact import Redactor
-from pilothouse.core.timeline import Timeline
-from pilothouse.pair import secret_in
-from pilothouse.port_holders import port_trouble
+from pilothouse.bookmarks.agent import View
+from pilothouse.bookmarks.changes.journal import open_journal
+from pilothouse.bookmarks.extension.guidance import Guidance
+from pilothouse.bookmarks.extension.keepalive import Timing
+from pilothouse.bookmarks.extension.listener import open_link
+from pilothouse.bookmarks.extension.pairing import Pairing
+from pilothouse.bookmarks.extension.server import Link
+from pilothouse.cli.pair import secret_in
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.core.timeline.timeline import Timeline
+from pilothouse.machine.port_holders import port_trouble
 from tests.support.extension_peer import GUARD_S
 from tests.support.until import until
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.bookmarks.shelf import Shelf
-    from pilothouse.core.events import Event
-    from pilothouse.secret_file import SecretFile
+    from pilothouse.bookmarks.changes.profile import Shelf
+    from pilothouse.core.timeline.events import Event
+    from pilothouse.machine.secret_file import SecretFile
 
 QUICK = Timing(hello_s=0.4, close_s=0.2)
 """For tests that wait until a wait is over."""

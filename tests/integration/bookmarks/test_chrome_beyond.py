@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.bookmarks.addresses import DEEPEST
+from pilothouse.bookmarks.tree.paths import DEEPEST
 from tests.support.bookmark_chrome import BAR, OTHER, BookmarkChrome, Desk
 from tests.support.intercepting import app
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from pilothouse.bookmarks.applying import carry_out, recover, undo
-from pilothouse.bookmarks.changes import (
+from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
+from pilothouse.bookmarks.changes.change import (
     Create,
     Move,
     Remove,
@@ -21,8 +21,8 @@ from pilothouse.bookmarks.changes import (
     renamed,
     to_json,
 )
-from pilothouse.bookmarks.chrome_errors import fault_of
-from pilothouse.bookmarks.journal import open_journal
+from pilothouse.bookmarks.changes.journal import open_journal
+from pilothouse.bookmarks.extension.chrome_errors import fault_of
 from pilothouse.bookmarks.model import EXTENSION_ID, ConnectionLost
 from tests.support.bookmark_shelf import Breaking, Shelf, possible_changes
 from tests.support.chrome_bookmarks import BAR, OTHER, ROOT, ChromeBookmarks, Refused

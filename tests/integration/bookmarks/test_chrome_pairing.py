@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.bookmarks.pairing import make_token, shown
+from pilothouse.bookmarks.extension.pairing import make_token, shown
 from tests.support.bookmark_chrome import BAR, OPTIONS, POPUP, BookmarkChrome, Desk, pairing_code
 from tests.support.driving import size
 from tests.support.intercepting import app

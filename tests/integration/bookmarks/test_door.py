@@ -11,10 +11,10 @@ import anyio
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from pilothouse.bookmarks.door import MAX_STRANGERS
-from pilothouse.bookmarks.keeping import Timing
-from pilothouse.bookmarks.protocol import ORIGIN
-from pilothouse.core.secret_check import MAX_FAILURES
+from pilothouse.bookmarks.extension.admission import MAX_STRANGERS
+from pilothouse.bookmarks.extension.keepalive import Timing
+from pilothouse.bookmarks.extension.protocol import ORIGIN
+from pilothouse.core.secrets.check import MAX_FAILURES
 from tests.integration.bookmarks.link_rig import PATIENT, QUICK, Rig, linked
 from tests.support.extension_peer import GUARD_S, dialled, extension, hello, say_hello
 from tests.support.second_user import needs_root, sent_by_another_user
@@ -171,7 +171,7 @@ async def test_a_connection_without_a_request_is_closed(tmp_path: Path, begun: b
 
 
 async def test_the_usual_patience_leaves_room_to_close_within_five_seconds() -> None:
-    from pilothouse.bookmarks.keeping import USUAL
+    from pilothouse.bookmarks.extension.keepalive import USUAL
 
     assert USUAL.hello_s + USUAL.close_s <= 5
     assert (USUAL.heartbeat_s, USUAL.silence_s, USUAL.answer_s) == (20, 45, 30)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from pilothouse.bookmarks.keeping import Timing
+from pilothouse.bookmarks.extension.keepalive import Timing
 from pilothouse.bookmarks.model import (
     BookmarkNotFound,
     ConnectionLost,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.bookmarks.shelf import Shelf
+    from pilothouse.bookmarks.changes.profile import Shelf
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_two_profiles_with_many_calls_at_once_do_each_once_and_cross_none(
 async def test_what_is_asked_while_a_call_is_under_way_goes_as_one_list(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pilothouse.bookmarks.peer.GATHER_S", 10 * GUARD_S)
+    monkeypatch.setattr("pilothouse.bookmarks.extension.peer.GATHER_S", 10 * GUARD_S)
     async with extension(rig.port, rig.token) as chrome:
         peer = rig.link.shelves[0].peer
         await asyncio.gather(*(peer.ask("get", {"ids": [str(at)]}) for at in range(16)))

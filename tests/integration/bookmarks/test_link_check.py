@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from pilothouse.bookmarks.link_check import Checked, LinkCheck, Manners
-from pilothouse.core.urls import Policy
+from pilothouse.bookmarks.link_check.check import Checked, LinkCheck, Manners
+from pilothouse.core.net.url_policy import Policy
 from tests.integration.bookmarks.web import Web, answer, web
 from tests.support.upstreams import authority
 

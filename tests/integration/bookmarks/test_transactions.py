@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 import pytest
 
-from pilothouse.bookmarks.applying import carry_out, recover, undo
-from pilothouse.bookmarks.changes import Create, Move, Remove, RemoveTree, Update
-from pilothouse.bookmarks.journal import Journal, open_journal
+from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
+from pilothouse.bookmarks.changes.change import Create, Move, Remove, RemoveTree, Update
+from pilothouse.bookmarks.changes.journal import Journal, open_journal
+from pilothouse.bookmarks.changes.preview import dry_run
 from pilothouse.bookmarks.model import (
     BookmarkNotFound,
     ChangedMeanwhile,
@@ -17,7 +18,6 @@ from pilothouse.bookmarks.model import (
     ExtensionTimeout,
     NothingToUndo,
 )
-from pilothouse.bookmarks.preview import dry_run
 from tests.support.bookmark_shelf import Breaking, Shelf
 from tests.support.chrome_bookmarks import BAR, OTHER, ChromeBookmarks
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pilothouse.bookmarks.changes import Change
+    from pilothouse.bookmarks.changes.change import Change
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ import orjson
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from pilothouse.bookmarks.applying import recover
-from pilothouse.bookmarks.journal import open_journal
+from pilothouse.bookmarks.changes.apply import recover
+from pilothouse.bookmarks.changes.journal import open_journal
 from tests.support.bookmark_child import FOLDERS, is_whole
 from tests.support.bookmark_shelf import Shelf
 from tests.support.chrome_bookmarks import ChromeBookmarks

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 import pytest
 
-from pilothouse import app
-from pilothouse.core.events import ToolInvoked
-from pilothouse.core.faults import InvalidInput
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.settings import Settings
+from pilothouse.core.timeline.events import ToolInvoked
 from pilothouse.dashboard.ports import NoSuchAgent, NoSuchThing
-from pilothouse.gateway.hub import Seat
-from pilothouse.gateway.service_link import ServiceLink
-from pilothouse.groups import PARTS
-from pilothouse.hub_showing import HubShowing
-from pilothouse.server.house import open_house
-from pilothouse.shared import open_services
-from pilothouse.showing import Showing
+from pilothouse.hub.agents import HubShowing
+from pilothouse.hub.services.client import ServiceLink
+from pilothouse.hub.services.server import open_services
+from pilothouse.hub.state import Seat
+from pilothouse.server.runtime import open_house
+from pilothouse.wiring import standalone as app
+from pilothouse.wiring.agents import Showing
+from pilothouse.wiring.groups import PARTS
 from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.server.house import House
+    from pilothouse.server.runtime import House
 
 pytestmark = pytest.mark.anyio
 GUARD_S = 30.0

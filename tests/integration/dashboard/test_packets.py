@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from pilothouse.core.secret_check import MAX_FAILURES
+from pilothouse.core.secrets.check import MAX_FAILURES
 from tests.integration.dashboard.conftest import Relayed
 from tests.support.intercepting import app, token_of
 from tests.support.servers import PRODUCT, http_server

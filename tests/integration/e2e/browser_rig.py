@@ -17,17 +17,17 @@ from urllib.parse import parse_qsl, urlsplit
 
 from playwright.async_api import Error, async_playwright
 
-from pilothouse.browser import find_browser
-from pilothouse.core.urls import Policy, Verdict
-from pilothouse.e2e.browser_flags import bypass_list, feature_flag, policy_flags
-from pilothouse.e2e.proxy import FilteringProxy, Refusal, open_proxy
+from pilothouse.core.net.url_policy import Policy, Verdict
+from pilothouse.e2e.browser.flags import bypass_list, feature_flag, policy_flags
+from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, Refusal, open_proxy
+from pilothouse.machine.chromium.finder import find_browser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from playwright.async_api import Browser, BrowserContext, Page
 
-    from pilothouse.core.urls import Address, Origin
+    from pilothouse.core.net.url_policy import Address, Origin
 
 GUARD_S = 30
 STAND_IN = "127.0.0.5"

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pilothouse.children import start_child
-from pilothouse.e2e.addresses import LOCALHOST
+from pilothouse.e2e.app_server.plain import start_plain
+from pilothouse.e2e.egress_proxy.app_addresses import LOCALHOST
 from pilothouse.e2e.model import ServerStartFailed, ServiceSpec
-from pilothouse.e2e.servers import start_plain
+from pilothouse.machine.child import start_child
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from pilothouse.children import Child
-    from pilothouse.core.urls import Address
-    from pilothouse.e2e.servers import PlainServer
+    from pilothouse.core.net.url_policy import Address
+    from pilothouse.e2e.app_server.plain import PlainServer
+    from pilothouse.machine.child import Child
 
 GUARD_S = 60
 

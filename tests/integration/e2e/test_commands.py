@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.children import start_child
-from pilothouse.e2e.commands import CommandFailed, ContractCommand
+from pilothouse.e2e.app_server.contract_command import CommandFailed, ContractCommand
+from pilothouse.machine.child import start_child
 from tests.support.living import living, none_left
 from tests.support.until import until
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pilothouse.children import Child
-    from pilothouse.core.spawn import Spawn
+    from pilothouse.machine.child import Child
+    from pilothouse.machine.spawn import Spawn
 
 pytestmark = pytest.mark.anyio
 

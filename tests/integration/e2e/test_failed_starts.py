@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.local_ports import free_port
+from pilothouse.machine.net.local_ports import free_port
 from tests.support.apps import INSTALLED, app_folder
 from tests.support.driving import SHOP, Driver
 from tests.support.until import wait_until

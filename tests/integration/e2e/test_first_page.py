@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pilothouse.e2e.bringing_up import OPEN_S
+from pilothouse.e2e.start import OPEN_S
 from tests.support.driving import Driver
 from tests.support.rounds import ROUNDS
 from tests.support.serving import serving

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.e2e.arguments import check_arguments
-from pilothouse.e2e.own_code import Place, Unfit
+from pilothouse.e2e.command_policy.arguments import check_arguments
+from pilothouse.e2e.command_policy.own_code import Place, Unfit
 from tests.support.session_life import PLAIN, Driver, open_place
 from tests.support.until import wait_until
 

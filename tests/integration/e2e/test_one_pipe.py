@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse import browser_pipe
-from pilothouse.browser import find_browser, needs_no_sandbox
-from pilothouse.e2e.browser import Engine, Launch
+from pilothouse.e2e.browser.playwright import Engine, Launch
 from pilothouse.e2e.model import BrowserLaunchFailed
-from pilothouse.observe.cdp import Cdp, CdpGone
-from pilothouse.pipe_launch import share_pipe
+from pilothouse.machine.chromium import shared_pipe as browser_pipe
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
+from pilothouse.machine.chromium.pipe_launch import share_pipe
+from pilothouse.observe.cdp.client import Cdp, CdpGone
 from tests.support.session_life import Driver, last_seen, lives, open_driver
 from tests.support.until import until, wait_until
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from pilothouse.browser_pipe import BrowserPipe
-    from pilothouse.e2e.browser import DrivenBrowser, Page
+    from pilothouse.e2e.browser.playwright import DrivenBrowser, Page
+    from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
 pytestmark = [pytest.mark.browser]
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Error
 
-from pilothouse.core.urls import Policy, UrlError, canonical_host, target_of
+from pilothouse.core.net.url_policy import Policy, UrlError, canonical_host, target_of
 from tests.integration.e2e.browser_rig import CANARIES, STAND_IN, Simulated, open_world, visit
 from tests.integration.e2e.routes import (
     LEAVING,

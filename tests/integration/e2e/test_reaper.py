@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 import pytest
 
-from pilothouse import children
-from pilothouse.children import Child, start_child
+from pilothouse.machine import child as children
+from pilothouse.machine.child import Child, start_child
 from tests.support.living import living, none_left
 from tests.support.rounds import ROUNDS
 from tests.support.until import until
@@ -353,7 +353,7 @@ async def test_a_command_dies_with_a_killed_reaper(family: Family) -> None:
 OWNER = """
 import asyncio, os, sys
 from pathlib import Path
-from pilothouse.children import start_child
+from pilothouse.machine.child import start_child
 
 async def main():
     env = {"PATH": os.environ["PATH"], "LC_MARK": sys.argv[1]}

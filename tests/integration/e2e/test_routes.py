@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pilothouse.core.urls import Policy
-from pilothouse.e2e.routes import Edit, Routes, Rule
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.e2e.browser.routes import Edit, Routes, Rule
 from tests.integration.e2e.browser_rig import open_world
 from tests.integration.e2e.little_shop import canary, start
 from tests.support.driving import Driver

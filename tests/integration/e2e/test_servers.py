@@ -18,11 +18,11 @@ import httpx
 import psutil
 import pytest
 
-from pilothouse.e2e import probe
-from pilothouse.e2e.detect import detect
+from pilothouse.e2e.app_server import probe
+from pilothouse.e2e.app_server.detect import detect
+from pilothouse.e2e.app_server.plain import RunningApp
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
-from pilothouse.e2e.servers import RunningApp
-from pilothouse.local_ports import free_port, is_taken
+from pilothouse.machine.net.local_ports import free_port, is_taken
 from tests.integration.e2e.server_rig import (
     GUARD_S,
     Bench,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.hub_files import hub_files
+from pilothouse.hub.files import hub_files
 from tests.support.agent import Agent
 from tests.support.driving import SHOP, Driver
 from tests.support.until import wait_until

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.children import start_child
+from pilothouse.cli.wrap.command import Misuse, entered, parse
+from pilothouse.cli.wrap.supervisor import Order
 from pilothouse.core.settings import Settings
-from pilothouse.e2e.commands import CommandFailed, ContractCommand
-from pilothouse.e2e.contract import (
+from pilothouse.e2e.app_server.contract import (
     Response,
     ServerRestartResponse,
     ServerShutdownResponse,
     ServerStartResponse,
     ServerStatusResponse,
 )
-from pilothouse.held_folders import is_locked
-from pilothouse.keeper import Order
-from pilothouse.local_ports import free_port, is_taken
-from pilothouse.state_sweep import sweep
-from pilothouse.wrap import Misuse, entered, parse
+from pilothouse.e2e.app_server.contract_command import CommandFailed, ContractCommand
+from pilothouse.machine.child import start_child
+from pilothouse.machine.held_folders import is_locked
+from pilothouse.machine.net.local_ports import free_port, is_taken
+from pilothouse.wiring.state_sweep import sweep
 from tests.support.apps import app_folder
 from tests.support.servers import environment
 from tests.support.until import wait_until
@@ -50,7 +50,8 @@ MODELS: dict[str, type[Response]] = {
     "--shutdown": ServerShutdownResponse,
 }
 WRAP = (
-    "import os, sys; from pilothouse import wrap; from pilothouse.core.settings import resolve; "
+    "import os, sys; from pilothouse.cli.wrap import command as wrap; "
+    "from pilothouse.core.settings import resolve; "
     "sys.exit(wrap.main(resolve({}, os.environ), sys.argv[1:]))"
 )
 
@@ -170,7 +171,7 @@ def until_gone(pid: int) -> None:
 def keeper_of(pid: int) -> psutil.Process:
     """The process that stays with a server: the reaper stands between the two."""
     keeper = psutil.Process(pid).parents()[1]
-    assert "pilothouse.keeper" in keeper.cmdline()
+    assert "pilothouse.cli.wrap.supervisor" in keeper.cmdline()
     return keeper
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.core.clock import anchored
-from pilothouse.intercept.history import HistoryWriter
+from pilothouse.core.timeline.clock import anchored
+from pilothouse.intercept.history.segments import segments
+from pilothouse.intercept.history.writer import HistoryWriter
 from pilothouse.intercept.model import Address, Exchange, Sent
-from pilothouse.intercept.segments import segments
 from tests.support.until import until
 
 if TYPE_CHECKING:

@@ -11,11 +11,17 @@ import h2.config
 import h2.connection
 import h2.events
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept.http1 import Chunks, content_length, is_chunked, parse_head, split_message
-from pilothouse.intercept.jobs import Jobs
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.model import Address, Exchange, Sent
-from pilothouse.intercept.query import HistoryReader
+from pilothouse.intercept.query.reader import HistoryReader
+from pilothouse.intercept.replay.http1 import (
+    Chunks,
+    content_length,
+    is_chunked,
+    parse_head,
+    split_message,
+)
+from pilothouse.intercept.replay.jobs import Jobs
 from tests.integration.intercept.history_rig import CLOCK, open_writer
 from tests.support.upstreams import listening
 
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from pilothouse.intercept.history import HistoryWriter
+    from pilothouse.intercept.history.writer import HistoryWriter
     from pilothouse.intercept.ports import Detail
 
     type Answer = bytes | Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]

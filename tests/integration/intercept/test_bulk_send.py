@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.intercept.job import Barrier, Turn
-from pilothouse.intercept.sender import Sender, Target
+from pilothouse.intercept.replay.job import Barrier, Turn
+from pilothouse.intercept.replay.sockets import Sender, Target
 from tests.integration.intercept.history_rig import CLOCK
 from tests.support.intercepting import GUARD_S, Tap
 

@@ -14,15 +14,15 @@ import httpx
 import pytest
 import uvicorn
 
-from pilothouse.core.origins import Doorkeeper
-from pilothouse.core.secret_check import MAX_FAILURES
-from pilothouse.intercept.config_endpoint import config_app
-from pilothouse.intercept.config_store import ConfigStore
-from pilothouse.intercept.json_body import MAX_BYTES
+from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.secrets.check import MAX_FAILURES
+from pilothouse.intercept.config.store import ConfigStore
 from pilothouse.intercept.model import EngineUnreachable, ReadOnly, TokenRefused
-from pilothouse.intercept.tokens import FORM, make_token, token_check
-from pilothouse.secret_file import SecretFile
-from pilothouse.server.edge import Guard
+from pilothouse.intercept.rest.config_endpoint import config_app
+from pilothouse.intercept.rest.json_body import MAX_BYTES
+from pilothouse.intercept.token import FORM, make_token, token_check
+from pilothouse.machine.secret_file import SecretFile
+from pilothouse.server.transports.edge import Guard
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from pilothouse.core.secret_check import SecretCheck
+    from pilothouse.core.secrets.check import SecretCheck
 
 GUARD_S = 30.0
 EMPTY: dict[str, Any] = {

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.intercept import config_store
-from pilothouse.intercept.config_store import ConfigStore
+from pilothouse.intercept.config import store as config_store
+from pilothouse.intercept.config.store import ConfigStore
 from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:

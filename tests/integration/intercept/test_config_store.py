@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.intercept import config_store
-from pilothouse.intercept.config_model import default_config
-from pilothouse.intercept.config_store import MAX_BACKUPS, MAX_BYTES, ConfigStore
+from pilothouse.intercept.config import store as config_store
+from pilothouse.intercept.config.model import default_config
+from pilothouse.intercept.config.store import MAX_BACKUPS, MAX_BYTES, ConfigStore
 from pilothouse.intercept.model import BadConfig
 from tests.support.clock import Clock
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import websockets
 
-from pilothouse.core.faults import InvalidInput
+from pilothouse.core.declare.faults import InvalidInput
 from tests.support.engine_rig import GUARD_S, Rig
 from tests.support.until import until
 from tests.support.upstreams import (

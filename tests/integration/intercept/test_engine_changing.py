@@ -10,7 +10,7 @@ import httpx
 import pytest
 import websockets
 
-from pilothouse.core.faults import InvalidInput
+from pilothouse.core.declare.faults import InvalidInput
 from tests.support.engine_rig import GUARD_S, Rig, running_engine
 from tests.support.ports import free_port
 from tests.support.until import until

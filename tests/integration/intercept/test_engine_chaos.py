@@ -22,7 +22,7 @@ from tests.support.upstreams import http_upstream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pilothouse.intercept.engine_link import Ask
+    from pilothouse.intercept.engine_process import Ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.children import start_child
-from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept.engine_link import SHORT_LIVES, open_engine
+from pilothouse.core.declare.faults import InvalidInput
+from pilothouse.intercept.engine_process import SHORT_LIVES, open_engine
 from pilothouse.intercept.model import EngineUnreachable
+from pilothouse.machine.child import start_child
 from tests.support.engine_rig import GUARD_S, configuration, running_engine
 from tests.support.ports import free_port, listens
 from tests.support.until import until
@@ -26,15 +26,15 @@ from tests.support.upstreams import http_upstream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pilothouse.intercept.engine_link import Ask
+    from pilothouse.intercept.engine_process import Ask
 
 pytestmark = pytest.mark.anyio
 
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from pilothouse.children import start_child
-from pilothouse.intercept.engine_link import open_engine
+from pilothouse.machine.child import start_child
+from pilothouse.intercept.engine_process import open_engine
 
 async def own():
     async with open_engine(Path(sys.argv[1]), start_child, lambda event: None) as engine:
@@ -137,7 +137,7 @@ async def test_question_that_the_engine_dies_over_says_so(tmp_path: Path) -> Non
 async def test_engine_that_hangs_is_given_up_and_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pilothouse.intercept.engine_link.PING_S", 0.2)
+    monkeypatch.setattr("pilothouse.intercept.engine_process.PING_S", 0.2)
     async with running_engine(tmp_path) as rig:
         pid = rig.engine.pid
         assert pid

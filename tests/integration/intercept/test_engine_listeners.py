@@ -14,8 +14,8 @@ import websockets
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from pilothouse.core.urls import Policy
-from pilothouse.e2e.proxy import open_proxy
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.e2e.egress_proxy.proxy import open_proxy
 from pilothouse.intercept.engine.certificates import ca_pem, spki_hash
 from tests.support.engine_rig import GUARD_S, Rig
 from tests.support.ports import free_port

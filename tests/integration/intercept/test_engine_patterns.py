@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import websockets
 
-from pilothouse.intercept.config_model import read_config
+from pilothouse.intercept.config.model import read_config
 from pilothouse.intercept.model import BadConfig
 from tests.integration.intercept.test_evil_patterns import TEXTS, evil_patterns
 from tests.support.engine_rig import Rig, configuration

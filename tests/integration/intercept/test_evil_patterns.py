@@ -12,7 +12,7 @@ import pytest
 
 from pilothouse.intercept.model import BadFilter
 from pilothouse.intercept.ports import HistoryAsk
-from pilothouse.intercept.query import HistoryReader
+from pilothouse.intercept.query.reader import HistoryReader
 from tests.support.beats import beating
 from tests.support.packets import History, made
 

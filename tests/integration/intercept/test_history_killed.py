@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from pilothouse.intercept import history
+from pilothouse.intercept.history import writer as history
 from tests.integration.intercept.history_rig import (
     GUARD_S,
     answer,
@@ -35,7 +35,7 @@ OPEN_S = 30.0
 RECORDER = """
 import asyncio, sys
 from pathlib import Path
-from pilothouse.intercept import history
+from pilothouse.intercept.history import writer as history
 from tests.integration.intercept.history_rig import answer, asked, open_writer
 
 history.SEGMENTS = 100

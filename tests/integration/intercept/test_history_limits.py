@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.intercept import history, history_file
-from pilothouse.intercept.segments import segments
+from pilothouse.intercept.history import file as history_file
+from pilothouse.intercept.history import writer as history
+from pilothouse.intercept.history.segments import segments
 from tests.integration.intercept.history_rig import (
     ROOT,
     answer,
@@ -317,7 +318,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost_when_there_is_space_again(path:
 FULL_FOR_INDEX = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from pilothouse.intercept import history
+from pilothouse.intercept.history import writer as history
 from tests.integration.intercept.history_rig import answer, asked, indexed, open_writer, size
 from tests.support.until import until
 

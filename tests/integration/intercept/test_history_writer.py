@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from pilothouse.intercept import history, history_file, history_log, indexing
+from pilothouse.intercept.history import checkpoint as history_log
+from pilothouse.intercept.history import file as history_file
+from pilothouse.intercept.history import text_indexer as indexing
+from pilothouse.intercept.history import writer as history
+from pilothouse.intercept.history.segments import segments
 from pilothouse.intercept.model import Address, Exchange
-from pilothouse.intercept.segments import segments
 from tests.integration.intercept.history_rig import (
     GUARD_S,
     answer,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.faults import Fault, InvalidInput, RateLimited
-from pilothouse.intercept import edits as editing
-from pilothouse.intercept.http1 import parse_head
-from pilothouse.intercept.jobs import KEPT_JOBS, MOST_RUNNING
+from pilothouse.core.declare.faults import Fault, InvalidInput, RateLimited
 from pilothouse.intercept.model import Address, JobNotFound, PacketNotFound
+from pilothouse.intercept.replay import edits as editing
+from pilothouse.intercept.replay.http1 import parse_head
+from pilothouse.intercept.replay.jobs import KEPT_JOBS, MOST_RUNNING
 from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import (
     GET,
@@ -55,7 +55,7 @@ async def test_a_body_that_was_cut_cannot_be_sent_again(jobs_rig: Rig, wire: Wir
 async def test_packets_that_are_too_large_together_are_refused(
     jobs_rig: Rig, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pilothouse.intercept.jobs.MOST_BYTES", 1_000)
+    monkeypatch.setattr("pilothouse.intercept.replay.jobs.MOST_BYTES", 1_000)
     ids = [await jobs_rig.packet(wire.port, GET, b"x" * 600) for _ in range(2)]
     assert (await bulk(jobs_rig, [ids[0], ids[0]]))["success"] is True
     with pytest.raises(InvalidInput, match="together"):

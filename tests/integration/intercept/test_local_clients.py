@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.core.proxy_auth import credentials
-from pilothouse.http_token import token_at
+from pilothouse.core.net.proxy_auth import credentials
+from pilothouse.machine.net.http_token import token_at
 from tests.support.engine_rig import GUARD_S, Rig, running_engine
 from tests.support.ports import free_port
 from tests.support.second_user import needs_root, sent_by_another_user

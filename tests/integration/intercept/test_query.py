@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept import walking
+from pilothouse.core.declare.faults import InvalidInput
+from pilothouse.intercept.history.schema import ORDERS
 from pilothouse.intercept.model import BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, HistoryPage
-from pilothouse.intercept.query import HistoryReader
-from pilothouse.intercept.schema import ORDERS
+from pilothouse.intercept.query import scan as walking
+from pilothouse.intercept.query.reader import HistoryReader
 from tests.support.packets import START_MS, TRAFFIC, History, Sent, ids_of, made, unhurried
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from pilothouse.intercept.model import EngineUnreachable
 from pilothouse.intercept.ports import HistoryAsk
-from pilothouse.intercept.query import HistoryReader
+from pilothouse.intercept.query.reader import HistoryReader
 from tests.integration.intercept.history_rig import spoil, started
 from tests.support.packets import History, ids_of, made, unhurried
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pilothouse.core.clock import iso
-from pilothouse.intercept.decoding import text_of
-from pilothouse.intercept.filter_words import render
-from pilothouse.intercept.filters import And, Compare, Node, Operator, Or
+from pilothouse.core.timeline.clock import iso
+from pilothouse.intercept.filter.explain import render
+from pilothouse.intercept.filter.model import And, Compare, Node, Operator, Or
+from pilothouse.intercept.history.schema import COLUMNS, PER_PACKET
 from pilothouse.intercept.ports import Detail, HistoryAsk
-from pilothouse.intercept.schema import COLUMNS, PER_PACKET
+from pilothouse.intercept.present.decode import text_of
 from tests.support.packets import START_MS, TRAFFIC, History, ids_of, made, unhurried
 from tests.support.rounds import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pilothouse.intercept.query import HistoryReader
+    from pilothouse.intercept.query.reader import HistoryReader
 
 WORDS = ["GET", "POST", "/api/users", "/api/", "api", "HTTP", "WebSocket", "shop.test", "127.0.0.1",
          "geheim", "Treasure", "TREASURE", "ping", "pong from", "OK", "ab", "h2", "Zoë", "xyzzy",

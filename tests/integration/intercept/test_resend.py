@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import brotli
 import pytest
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept.http1 import content_length, parse_head, split_message
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.model import Sent
+from pilothouse.intercept.replay.http1 import content_length, parse_head, split_message
 from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import (
     ALL_BYTES,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.urls import Policy
-from pilothouse.e2e.proxy import open_proxy
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.e2e.egress_proxy.proxy import open_proxy
 from tests.support.engine_rig import Rig, running_engine
 from tests.support.ports import free_port
 from tests.support.upstreams import http_upstream

@@ -10,13 +10,13 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from pilothouse.core.origins import Doorkeeper
-from pilothouse.core.redact import Redactor
-from pilothouse.intercept.json_body import MAX_BYTES
-from pilothouse.intercept.openapi import document
-from pilothouse.intercept.rest import Service, rest_app
+from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.intercept.rest.app import Service, rest_app
+from pilothouse.intercept.rest.json_body import MAX_BYTES
+from pilothouse.intercept.rest.openapi import document
 from pilothouse.server.call import parse_args
-from pilothouse.server.edge import Guard
+from pilothouse.server.transports.edge import Guard
 from tests.support.intercepting import GUARD_S, App, Tap, config
 from tests.support.servers import incidents
 from tests.support.until import wait_until

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.intercept.responses import MOST_BODY
-from pilothouse.intercept.sender import Outcome, Sender, Target
+from pilothouse.intercept.replay.http1_response import MOST_BODY
+from pilothouse.intercept.replay.sockets import Outcome, Sender, Target
 from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import ALL_BYTES, GUARD_S, OK, http2_server, wire_server
 from tests.support.upstreams import authority, tcp_upstream, udp_upstream

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pilothouse.folders import private_folder
-from pilothouse.held_folders import is_locked
+from pilothouse.machine.folders import private_folder
+from pilothouse.machine.held_folders import is_locked
 from tests.support.intercepting import Tap
 from tests.support.until import wait_until
 

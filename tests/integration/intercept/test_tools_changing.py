@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.secret_shapes import MASK
+from pilothouse.core.secrets.shapes import MASK
 from tests.support.intercepting import GUARD_S, App, Tap, config
 from tests.support.until import wait_until
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.intercept.export_tools import MOST_BODY_BYTES
+from pilothouse.intercept.tools.export import MOST_BODY_BYTES
 from tests.support.intercepting import Tap
 from tests.support.until import wait_until
 

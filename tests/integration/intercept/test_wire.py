@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from pilothouse.core.clock import iso
+from pilothouse.core.timeline.clock import iso
 from tests.support.intercepting import GUARD_S, App, Tap, config
 from tests.support.ports import free_port
 from tests.support.until import wait_until

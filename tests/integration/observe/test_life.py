@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.observe.cdp import COMMAND_S
+from pilothouse.observe.cdp.client import COMMAND_S
 from tests.support.chromium import Chromium
 from tests.support.observing import Watcher, texts, visit
 from tests.support.rounds import ROUNDS

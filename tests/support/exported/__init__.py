@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from pilothouse.browser import find_browser, needs_no_sandbox
+from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 from tests.support import apps
 
 if TYPE_CHECKING:

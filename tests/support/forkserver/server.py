@@ -34,13 +34,13 @@ MODULES = (
     "mcp.server.stdio",
     "playwright.async_api",
     "uvicorn",
-    "pilothouse.app",
-    "pilothouse.calls",
-    "pilothouse.hub_running",
-    "pilothouse.server.http",
-    "pilothouse.server.mcp",
-    "pilothouse.server.stdio",
-    "pilothouse.worker",
+    "pilothouse.wiring.standalone",
+    "pilothouse.cli.call",
+    "pilothouse.hub.assembly",
+    "pilothouse.server.transports.http",
+    "pilothouse.server.mcp.handlers",
+    "pilothouse.server.transports.stdio",
+    "pilothouse.hub.workers.worker",
     "tests.support.fixture_tools",
 )
 
@@ -187,7 +187,7 @@ def _fork_own_processes(address: str) -> None:
     asked for real ones."""
     if REAL_PROCESSES.items() <= os.environ.items():
         return
-    from pilothouse import pools
+    from pilothouse.hub.workers import factory as pools
 
     names = vars(pools)
     start_child, execve = names["start_child"], os.execve
@@ -213,8 +213,8 @@ def _forked(argv: Sequence[str], address: str) -> Sequence[str]:
 
 def _be_warm_parent(_module: str, args: list[str]) -> int:
     """Run the module of warm parents, less what this process did when it was the fork server."""
-    from pilothouse import worker
-    from pilothouse.gateway import warm
+    from pilothouse.hub.workers import worker
+    from pilothouse.hub.workers import zygote as warm
 
     tempfile.gettempdir()  # asked before workers have another
     warm.run(args[0], lambda: None, worker.serve)
@@ -224,7 +224,7 @@ def _be_warm_parent(_module: str, args: list[str]) -> int:
 def main(ready: int) -> None:
     from importlib import import_module
 
-    from pilothouse.worker import warm_up
+    from pilothouse.hub.workers.worker import warm_up
 
     for module in MODULES:
         import_module(module)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.bookmarks.journal_file import JournalFile
+from pilothouse.machine.jsonl import JournalFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pilothouse.bookmarks.saved import Saved
+from pilothouse.bookmarks.files.node import Saved
 
 TITLES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=20).map(
     str.strip

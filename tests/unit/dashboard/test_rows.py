@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from pilothouse.core.events import SessionStarted, ToolInvocationFailed
-from pilothouse.core.faults import InvalidInput
-from pilothouse.core.redact import Redactor
-from pilothouse.core.timeline import Moment
+from pilothouse.core.declare.faults import InvalidInput
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.core.timeline.events import SessionStarted, ToolInvocationFailed
+from pilothouse.core.timeline.timeline import Moment
 from pilothouse.dashboard.rows import (
     LONGEST_TEXT,
     LONGEST_URL,

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from pilothouse.core.urls import Policy
-from pilothouse.e2e.proxy import FilteringProxy, Refusal, open_proxy
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, Refusal, open_proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from pilothouse.core.urls import Address
+    from pilothouse.core.net.url_policy import Address
 
     type Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pilothouse.core.timeline import Timeline
-from pilothouse.e2e.ended import EndedSessions
-from pilothouse.e2e.log_tools import artifact
+from pilothouse.core.timeline.timeline import Timeline
+from pilothouse.e2e.ended_sessions import EndedSessions
 from pilothouse.e2e.model import LogFileNotFound
 from pilothouse.e2e.session import E2eSession
 from pilothouse.e2e.session_files import NEWEST, NEWEST_TRACES
+from pilothouse.e2e.tools.logs import artifact
 
 if TYPE_CHECKING:
     from pathlib import Path

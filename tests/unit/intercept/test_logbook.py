@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.faults import InvalidInput
-from pilothouse.intercept.audit_file import KEPT as FILED
-from pilothouse.intercept.audit_file import AuditFile
+from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.logbook import KEPT, LONGEST, Logbook, moment
 from pilothouse.intercept.ports import LogAsk
+from pilothouse.machine.audit_file import KEPT as FILED
+from pilothouse.machine.audit_file import AuditFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +163,7 @@ def test_the_newest_message_that_begins_so_is_found_without_reading_all(
         read.append(line)
         return loads(line)
 
-    monkeypatch.setattr("pilothouse.intercept.audit_file.json.loads", watch)
+    monkeypatch.setattr("pilothouse.machine.audit_file.json.loads", watch)
     assert file.last('b "1": ') == "new"
     assert len(read) == 3
     assert file.last("d: ") == ""

@@ -8,10 +8,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from pilothouse.core.redact import Redactor
-from pilothouse.observe.har import har
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.observe.har.archive import har
 from pilothouse.observe.model import Body, Seen
-from pilothouse.observe.protocol import Normalizer
+from pilothouse.observe.normalize.events import Normalizer
 from tests.unit.observe.har_schema import HAR_SCHEMA
 
 VALIDATOR = Draft202012Validator(HAR_SCHEMA)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.core.faults import Envelope, Fault
+from pilothouse.core.declare.faults import Envelope, Fault
 from pilothouse.observe import model
 from pilothouse.observe.model import KINDS, NETWORK_KINDS, Filters, Kind, Seen, pack
 from tests.support.rounds import examples

@@ -13,15 +13,15 @@ import anyio
 import pytest
 from pydantic import Field
 
-from pilothouse.core.events import ToolInvocationFailed, ToolInvoked
-from pilothouse.core.faults import Envelope, Fault
-from pilothouse.core.model import Args, Result
-from pilothouse.core.redact import Redactor
+from pilothouse.core.declare.faults import Envelope, Fault
+from pilothouse.core.declare.model import Args, Result
+from pilothouse.core.declare.tool import Group, Tool, tool
+from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.settings import resolve
-from pilothouse.core.tool import Group, Tool, tool
-from pilothouse.server.house import House, open_house
+from pilothouse.core.timeline.events import ToolInvocationFailed, ToolInvoked
+from pilothouse.server.groups import Part
 from pilothouse.server.logs import Log
-from pilothouse.server.parts import Part
+from pilothouse.server.runtime import House, open_house
 from tests.support import fixture_tools as fixture
 from tests.support.until import until
 

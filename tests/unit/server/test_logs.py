@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.model import PageText
-from pilothouse.core.redact import Redactor
-from pilothouse.server import line_writer
+from pilothouse.core.declare.model import PageText
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.machine import line_writer
 from pilothouse.server.logs import LEVELS, Log, adopt_library_logs
 
 if TYPE_CHECKING:

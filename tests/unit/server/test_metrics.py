@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pilothouse.hub.workers.worker import _tell_calls
 from pilothouse.server.metrics import BUCKETS_MS, Metrics
-from pilothouse.worker import _tell_calls
 from tests.support.until import until
 
 

@@ -11,15 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from pilothouse.core.faults import Fault
-from pilothouse.core.model import Image, PageText, Result
-from pilothouse.core.redact import Redactor
+from pilothouse.core.declare.faults import Fault
+from pilothouse.core.declare.model import Image, PageText, Result
+from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.server.render import answer, failure
 from tests.support import fixture_tools as fixture
 from tests.support.rounds import examples
 
 if TYPE_CHECKING:
-    from pilothouse.core.tool import Tool
+    from pilothouse.core.declare.tool import Tool
 
 ANY_TEXT = st.text(st.characters(), max_size=60)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 import pytest
 
-from pilothouse.core.redact import Redactor
+from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.settings import Settings
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.session import Session, Sessions

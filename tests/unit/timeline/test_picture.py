@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from pilothouse.core.lanes import key_of, parse_key
+from pilothouse.core.timeline.lanes import key_of, parse_key
 from pilothouse.timeline.causes import causes_of
 from pilothouse.timeline.picture import Picture, joined, moment_of, picture, relatives
 from tests.support.moments import KEY, SHOP, Written, order_that_fails
@@ -57,7 +57,7 @@ def test_too_many_moments_leave_room_for_the_chain_and_the_errors_and_are_counte
 
 
 def test_lanes_choose_what_is_shown_and_answers_of_calls_are_left_out_unless_asked_for() -> None:
-    from pilothouse.core.events import ToolInvoked
+    from pilothouse.core.timeline.events import ToolInvoked
 
     written = Written()
     order_that_fails(written)

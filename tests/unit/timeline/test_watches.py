@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.core.events import SessionTerminated
-from pilothouse.timeline.adapter import MOST_WATCHES, Watchkeeper, open_watches
+from pilothouse.core.timeline.events import SessionTerminated
 from pilothouse.timeline.conditions import parse
 from pilothouse.timeline.model import BadWatch, SessionNotFound, TooManyWatches, WatchNotFound
+from pilothouse.timeline.watcher import MOST_WATCHES, Watchkeeper, open_watches
 from pilothouse.timeline.watches import Judge, footer
 from tests.support.moments import SHOP, Written, order_that_fails
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.core.timeline import Moment
+    from pilothouse.core.timeline.timeline import Moment
 
 pytestmark = pytest.mark.anyio
 

@@ -1,10 +1,10 @@
 """The proxy itself: mitmproxy in a process of its own, asked through one socket.
 
-    __main__ ── link (JSON lines) ── commands ── listeners   which ports are listened on
-                                              ├─ capture     one Exchange per flow, mocks
-                                              ├─ changing    rules and breakpoints on them
-                                              ├─ breakpoints what is held for somebody's decision
-                                              └─ live        connections that take messages
+    __main__ ── link (JSON lines) ── commands ─┬─ listeners          which ports are listened on
+                                               ├─ flows/http         one Exchange per flow, mocks
+                                               ├─ rules/apply        rules and breakpoints on them
+                                               ├─ rules/breakpoints  what is held for a decision
+                                               └─ flows/sockets      connections that take messages
 
 Nothing outside this package imports mitmproxy.
 """

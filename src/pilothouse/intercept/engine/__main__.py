@@ -13,33 +13,33 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.clock import anchored
-from pilothouse.core.urls import Policy
-from pilothouse.held_folders import held
-from pilothouse.http_token import token_at
-from pilothouse.intercept.engine.announcing import Announcer
-from pilothouse.intercept.engine.breakpoints import AUTO_FORWARD_S, Breakpoints
-from pilothouse.intercept.engine.capture import Capture
+from pilothouse.core.net.url_policy import Policy
+from pilothouse.core.timeline.clock import anchored
+from pilothouse.intercept.engine.announce import Announcer
 from pilothouse.intercept.engine.certificates import spki_hash
-from pilothouse.intercept.engine.changing import Changes
 from pilothouse.intercept.engine.commands import Commands
 from pilothouse.intercept.engine.connections import Connections
-from pilothouse.intercept.engine.guard import Guard
+from pilothouse.intercept.engine.flows.http import Capture
+from pilothouse.intercept.engine.flows.sockets import Live
 from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_output
 from pilothouse.intercept.engine.listeners import Listeners
-from pilothouse.intercept.engine.live import Live
 from pilothouse.intercept.engine.local_clients import LocalClients
-from pilothouse.intercept.engine.master import EngineMaster
-from pilothouse.intercept.engine.mocks import Mocks
-from pilothouse.intercept.history import HistoryWriter
+from pilothouse.intercept.engine.mitmproxy_master import EngineMaster
+from pilothouse.intercept.engine.own_ports import Guard
+from pilothouse.intercept.engine.rules.apply import Changes
+from pilothouse.intercept.engine.rules.breakpoints import AUTO_FORWARD_S, Breakpoints
+from pilothouse.intercept.engine.rules.mocks import Mocks
+from pilothouse.intercept.history.writer import HistoryWriter
+from pilothouse.machine.held_folders import held
+from pilothouse.machine.net.http_token import token_at
 
 if TYPE_CHECKING:
     import socket
 
-    from pilothouse.core.clock import Clock
-    from pilothouse.intercept.jobs import Jobs
+    from pilothouse.core.timeline.clock import Clock
     from pilothouse.intercept.model import Exchange
-    from pilothouse.intercept.sender import Gateway, Target
+    from pilothouse.intercept.replay.jobs import Jobs
+    from pilothouse.intercept.replay.sockets import Gateway, Target
 
 HISTORY = "history.db"
 MAX_BYTES = 1 << 30
@@ -116,14 +116,14 @@ def _assemble(
         return await guard.addresses(host, target.port, is_pages=is_pages)
 
     def find_gateway(target: Target) -> Gateway | None:
-        from pilothouse.intercept.sender import Gateway
+        from pilothouse.intercept.replay.sockets import Gateway
 
         judge = listeners.judge_of(target.session, target.listener) if target.session else None
         return Gateway(judge.upstream, judge.secret) if judge else None
 
     def open_jobs() -> Jobs:
-        from pilothouse.intercept.jobs import Jobs
-        from pilothouse.intercept.query import HistoryReader
+        from pilothouse.intercept.query.reader import HistoryReader
+        from pilothouse.intercept.replay.jobs import Jobs
 
         return Jobs(
             HistoryReader(options.folder / HISTORY),

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from pilothouse.core.faults import InvalidInput, NotAvailable
-from pilothouse.intercept.rules import Rules
+from pilothouse.core.declare.faults import InvalidInput, NotAvailable
+from pilothouse.intercept.config.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pilothouse.intercept.engine.breakpoints import Breakpoints
-    from pilothouse.intercept.engine.changing import Changes
-    from pilothouse.intercept.engine.guard import Guard
+    from pilothouse.intercept.engine.flows.sockets import Live
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.engine.live import Live
-    from pilothouse.intercept.engine.mocks import Mocks
-    from pilothouse.intercept.history import HistoryWriter
-    from pilothouse.intercept.jobs import Jobs
+    from pilothouse.intercept.engine.own_ports import Guard
+    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.breakpoints import Breakpoints
+    from pilothouse.intercept.engine.rules.mocks import Mocks
+    from pilothouse.intercept.history.writer import HistoryWriter
+    from pilothouse.intercept.replay.jobs import Jobs
 
 logger = logging.getLogger(__name__)
 

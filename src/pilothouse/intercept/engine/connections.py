@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
     from mitmproxy.tls import ClientHelloData, TlsData
 
-    from pilothouse.intercept.engine.changing import Changes
-    from pilothouse.intercept.engine.guard import Guard
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.engine.mocks import Mocks
+    from pilothouse.intercept.engine.own_ports import Guard
+    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.mocks import Mocks
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from pilothouse.core.faults import Fault, Internal
+from pilothouse.core.declare.faults import Fault, Internal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pilothouse.core.clock import Clock
+    from pilothouse.core.timeline.clock import Clock
 
 LONGEST_LINE = 64 << 20
 FULL = 8 << 20

@@ -12,7 +12,7 @@ from mitmproxy import platform
 from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.mode_specs import ProxyMode, TransparentMode
 
-from pilothouse.intercept.engine.modes import HOST, Wanted, wanted
+from pilothouse.intercept.engine.listen_modes import HOST, Wanted, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

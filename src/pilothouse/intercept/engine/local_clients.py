@@ -16,8 +16,8 @@ from weakref import WeakSet
 
 from mitmproxy.http import Response
 
-from pilothouse.core.proxy_auth import CHALLENGE, HEADER, credentials, is_own, is_shown
-from pilothouse.local_users import Caller, caller_at, tells_callers
+from pilothouse.core.net.proxy_auth import CHALLENGE, HEADER, credentials, is_own, is_shown
+from pilothouse.machine.net.local_users import Caller, caller_at, tells_callers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""Changes of bookmarks: drafted, previewed, applied as a whole, journalled, undone."""

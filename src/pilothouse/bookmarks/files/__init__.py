@@ -1,0 +1,1 @@
+"""Bookmark files: reading and writing them."""

@@ -1,0 +1,171 @@
+"""The extension link of the hub, as a worker reaches it (bookmarks/hub_server.py is the other end).
+
+Who is connected is mirrored here, so that it is known without asking. The journal is read and
+written here; the right to do so is lent by the hub, which finishes what a dead worker left.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.bookmarks.extension.chrome_errors import after_silence
+from pilothouse.bookmarks.model import BookmarksChanged, ConnectionLost, ExtensionNotConnected
+from pilothouse.core.declare.faults import NotAvailable
+from pilothouse.core.hub_port import HubLost
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from pilothouse.bookmarks.changes.journal import Journal
+    from pilothouse.bookmarks.extension.guidance import Guidance
+    from pilothouse.bookmarks.ports import Told
+    from pilothouse.core.hub_port import Hub
+
+    type OpenJournal = Callable[[str], Journal]
+    """Of a profile, though others may be writing it; raises OSError."""
+
+
+@asynccontextmanager
+async def open_remote_link(
+    hub: Hub, guidance: Guidance, open_journal: OpenJournal
+) -> AsyncIterator[RemoteLink]:
+    """The hub's link for as long as the block lasts; one for all sessions of this process.
+
+    Raises:
+        ExtensionNotConnected: the hub is lost.
+    """
+    link = RemoteLink(hub, guidance, open_journal)
+    async with AsyncExitStack() as stack:
+        stack.callback(link.close)
+        stack.callback(hub.listen("bookmarks", link.hear))
+        try:
+            state = await stack.enter_async_context(hub.hold("bookmarks.view"))
+        except HubLost as lost:
+            raise _not_connected(lost) from None
+        link.hear("state", state)
+        yield link
+
+
+class RemoteLink:
+    """Implements `Profiles` over the hub."""
+
+    def __init__(self, hub: Hub, guidance: Guidance, open_journal: OpenJournal) -> None:
+        self._hub = hub
+        self._guidance = guidance
+        self._open_journal = open_journal
+        self._journals: dict[str, Journal] = {}
+        self._shelves: list[RemoteShelf] = []
+        self._views: list[Told] = []
+
+    @property
+    def shelves(self) -> list[RemoteShelf]:
+        return self._shelves if self._hub.lost is None else []
+
+    def not_connected(self) -> ExtensionNotConnected:
+        if self._hub.lost is not None:
+            return _not_connected(self._hub.lost)
+        if self._guidance.is_off:
+            self._hub.tell("bookmarks.wanted")
+        return self._guidance.fault()
+
+    @contextmanager
+    def view(self, view: Told) -> Iterator[None]:
+        self._views.append(view)
+        try:
+            yield
+        finally:
+            self._views.remove(view)
+
+    def hear(self, what: str, given: dict[str, Any]) -> None:
+        """The hub tells something."""
+        match what:
+            case "state":
+                self._guidance.learn(given["facts"])
+                known = {shelf.number: shelf for shelf in self._shelves}
+                self._shelves = [
+                    known.get(one["shelf"])
+                    or RemoteShelf(self, one["shelf"], RemotePeer(self._hub, **one))
+                    for one in given["profiles"]
+                ]
+            case "changed":
+                for view in self._views:
+                    view.changed(given["uri"])
+            case "happened":
+                event = BookmarksChanged(**{**given, "keys": frozenset(given["keys"])})
+                for view in self._views:
+                    view.tell(event)
+
+    def journal(self, profile_id: str) -> Journal:
+        """As the file is now. It outlives the profile's connections, and the plans in it with it.
+
+        Raises:
+            NotAvailable: it cannot be opened.
+        """
+        try:
+            if profile_id not in self._journals:
+                self._journals[profile_id] = self._open_journal(profile_id)
+        except OSError as error:
+            raise NotAvailable(
+                f"the bookmarks' journal cannot be opened ({error.strerror})",
+                hint=f"see to {error.filename}, then try again",
+            ) from None
+        journal = self._journals[profile_id]
+        journal.catch_up(alone=False)
+        return journal
+
+    @asynccontextmanager
+    async def writing(self, shelf: int) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._hub.hold("bookmarks.writing", shelf=shelf))
+            except HubLost as lost:
+                raise ConnectionLost(f"{lost.message}; nothing was done", hint=lost.hint) from None
+            yield
+
+    def close(self) -> None:
+        for journal in self._journals.values():
+            journal.close()
+
+
+class RemotePeer:
+    """Implements `ports.Peer` over the hub."""
+
+    def __init__(self, hub: Hub, shelf: int, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self._hub = hub
+        self._shelf = shelf
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        given = {"shelf": self._shelf, "method": method, "params": dict(params or {})}
+        try:
+            return await self._hub.call("bookmarks.ask", **given)
+        except HubLost as lost:
+            raise ConnectionLost(
+                f"{lost.message}, during {method}",
+                hint=f"{after_silence(method)}; {lost.hint}",
+            ) from None
+
+
+class RemoteShelf:
+    """Implements `ports.Shelf` over the hub, for one connection of a profile."""
+
+    def __init__(self, link: RemoteLink, number: int, peer: RemotePeer) -> None:
+        self.number = number
+        self.peer = peer
+        self._link = link
+
+    @property
+    def journal(self) -> Journal:
+        """Raises NotAvailable."""
+        return self._link.journal(self.peer.id)
+
+    def writing(self) -> Any:
+        return self._link.writing(self.number)
+
+
+def _not_connected(lost: HubLost) -> ExtensionNotConnected:
+    return ExtensionNotConnected(
+        f"Chrome is connected to the hub, which this worker lacks: {lost.message}", hint=lost.hint
+    )

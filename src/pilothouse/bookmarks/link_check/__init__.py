@@ -1,0 +1,1 @@
+"""Whether the pages that bookmarks name are still there."""

@@ -1,0 +1,1 @@
+"""The tree of bookmarks: paths, URLs, duplicates, what is masked."""

@@ -1,0 +1,1 @@
+"""`pilothouse doctor`: what is found out about a machine, and what is said of it."""

@@ -1,0 +1,1 @@
+"""`pilothouse wrap`: a command behind the JSON contract, and its supervisor."""

@@ -1,0 +1,1 @@
+"""Declarations: tools, resources, prompts, their models and their faults."""

@@ -1,0 +1,1 @@
+"""Secrets: recognised by name, form or value, and masked."""

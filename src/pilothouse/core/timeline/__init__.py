@@ -1,0 +1,1 @@
+"""The timeline of a session: events, rings, lanes and the clock."""

@@ -1,0 +1,1 @@
+"""The app under test: how it is found, started, watched and ended."""

@@ -1,0 +1,1 @@
+"""What an app writes: kept within bounds, read on, and understood."""

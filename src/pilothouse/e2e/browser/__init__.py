@@ -1,0 +1,1 @@
+"""The browser of a session, as Playwright drives it."""

@@ -1,0 +1,1 @@
+"""Elements of a page: selectors, frames, and whether a target can be reached."""

@@ -1,0 +1,1 @@
+"""Which commands may be started: judged by program, arguments and files."""

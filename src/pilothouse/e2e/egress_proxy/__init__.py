@@ -1,0 +1,1 @@
+"""The proxy that enforces where a session's browser may go."""

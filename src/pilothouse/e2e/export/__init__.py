@@ -1,0 +1,1 @@
+"""A session as files: a pytest test and Playwright's traces."""

@@ -1,0 +1,1 @@
+"""Failed steps: their evidence, their likely causes and the dossier."""

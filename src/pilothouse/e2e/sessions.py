@@ -1,0 +1,425 @@
+"""The e2e sessions of one agent: starting, finding and ending them, whatever happens.
+
+Each session is kept by a task of its own that holds its proxy, browser and servers. Whoever ends
+the session only asks that task; leaving it, on any path, leaves nothing running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.current_call import note_session
+from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
+from pilothouse.core.timeline.timeline import Timeline
+from pilothouse.e2e.browser.playwright import Engine, error_name
+from pilothouse.e2e.egress_proxy.proxy import open_proxy
+from pilothouse.e2e.ended_sessions import EndedSessions
+from pilothouse.e2e.model import (
+    BrowserCrashed,
+    BrowserLaunchFailed,
+    ServerStartFailed,
+    SessionNotFound,
+    TabNotFound,
+)
+from pilothouse.e2e.ports import Entrance
+from pilothouse.e2e.session import CRASH, E2eSession
+from pilothouse.e2e.start import Builder, Means
+from pilothouse.machine.held_folders import held
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from pilothouse.core.timeline.events import Event
+    from pilothouse.e2e.app_server.start import StartRequest
+    from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
+    from pilothouse.e2e.ended_sessions import FailedLogs
+    from pilothouse.e2e.model import EndReason, Past
+    from pilothouse.e2e.ports import Server
+
+SWEEP_S = 0.5
+GRACE_S = 5.0
+TRACE_S = 4.0
+"""What a trace that is being written has when its session ends; a hub gives its workers 5 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """How a server was dealt with at its session's end, where there is something to say."""
+
+    left: str = ""
+    forced: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Keeper:
+    """The task that holds a session, and how to ask it to let go."""
+
+    session: E2eSession
+    over: asyncio.Event
+    done: asyncio.Event
+    stop_server: bool | None = None
+    remove_logs: bool = False
+    report: dict[str, Any] | None = None
+
+
+class Sessions:
+    """Implements the `Helm` port for one agent."""
+
+    def __init__(self, means: Means, tasks: TaskGroup) -> None:
+        self._means = means
+        self._tasks = tasks
+        self._engine = Engine(means.driver_environ, means.share_pipe)
+        self._builder = Builder(
+            means, self._engine, lambda: [keeper.session for keeper in self._holding]
+        )
+        self._keepers: dict[str, _Keeper] = {}
+        self._holding: set[_Keeper] = set()
+        """Also those that are still starting, or ending."""
+        self._ended = EndedSessions(means.why_swept)
+
+    # Finding
+
+    @property
+    def sessions(self) -> list[E2eSession]:
+        return [keeper.session for keeper in self._keepers.values()]
+
+    @property
+    def past(self) -> list[Past]:
+        return self._ended.past
+
+    @property
+    def state_folder(self) -> Path:
+        return self._means.state_folder()
+
+    def find(self, session_id: str | None) -> E2eSession:
+        """Return the session of an id; without one, the only session there is.
+
+        Raises:
+            SessionNotFound, BrowserCrashed
+        """
+        session = self._find(session_id)
+        note_session(session.id)
+        return session
+
+    def _find(self, session_id: str | None) -> E2eSession:
+        if session_id is None:
+            if len(self._keepers) == 1:
+                return next(iter(self._keepers.values())).session
+            if self._keepers:
+                raise SessionNotFound(
+                    "several sessions are open",
+                    hint=f"pass sessionId: one of {', '.join(self._keepers)}",
+                )
+            raise self._ended.last_fault()
+        keeper = self._keepers.get(session_id)
+        if keeper is not None:
+            return keeper.session
+        raise self._ended.fault(session_id)
+
+    def failed_logs(self, session_id: str | None) -> FailedLogs:
+        """Return the logs of a start that failed; without an id, if that was the last session."""
+        if session_id is None and self._keepers:
+            return {}, ()
+        return self._ended.failed_logs(session_id or self._ended.last)
+
+    def why_swept(self, session_id: str | None) -> str:
+        """Return when and why the files of an ended session were removed, if they were."""
+        return self._ended.why_swept(session_id or self._ended.last)
+
+    def mask(self, text: str) -> str:
+        """Return a text as it may be shown."""
+        return str(self._means.redactor.value(text))
+
+    @asynccontextmanager
+    async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
+        """A session for the length of a call: it is not idle meanwhile."""
+        session = self.find(session_id)
+        session.running += 1
+        session.touch()
+        try:
+            yield session
+        except Exception as error:
+            # Whatever a call stumbled over while the browser died under it, that is the reason.
+            if isinstance(error, TabNotFound) or error_name(error) == "TargetClosedError":
+                await session.browser_went()
+                if lost := session.lost():
+                    raise lost from None
+            raise
+        finally:
+            session.running -= 1
+            session.touch()
+
+    # Starting
+
+    async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
+        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        session_id = str(uuid.uuid4())
+        note_session(session_id)
+        folder = self._means.make_folder(session_id)
+        means = self._means
+        session = E2eSession(
+            session_id,
+            means.clock,
+            folder,
+            _part_of(means.timeline),
+            means.recorder,
+            means.explain,
+            records=request.records,
+            started_at=means.clock(),
+            last_activity=means.clock(),
+            idle_sec=means.settings.session_idle_sec,
+            redactor=means.redactor,
+        )
+        session.policy = lambda: self._builder.policy(session)
+        session.claim = lambda url: self._builder.claim(session, url)
+        session.running = 1  # starting is no idling
+        keeper = _Keeper(session, asyncio.Event(), asyncio.Event())
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._holding.add(keeper)
+        self._tasks.start_soon(self._keep, keeper, request, report, started)
+        try:
+            await asyncio.shield(started)
+        except asyncio.CancelledError:
+            keeper.over.set()
+            raise
+        except ServerStartFailed as failed:
+            self._ended.add_failed_start(session, failed)
+            raise
+        finally:
+            session.running = 0
+            session.touch()
+        means.timeline.emit(
+            SessionStarted(at=means.clock(), session_id=session_id, url=session.url)
+        )
+        return session
+
+    async def _keep(
+        self,
+        keeper: _Keeper,
+        request: StartRequest,
+        report: Callable[[str], None],
+        started: asyncio.Future[None],
+    ) -> None:
+        session = keeper.session
+        try:
+            with held(session.folder):
+                await self._hold(keeper, request, report, started)
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+        finally:
+            if not started.done():
+                started.set_exception(SessionNotFound("the session was ended while it started"))
+            started.exception()  # nobody may be waiting for it any more
+            self._holding.discard(keeper)
+            keeper.done.set()
+
+    async def _hold(
+        self,
+        keeper: _Keeper,
+        request: StartRequest,
+        report: Callable[[str], None],
+        started: asyncio.Future[None],
+    ) -> None:
+        session = keeper.session
+        async with (
+            open_proxy(
+                lambda: self._builder.policy(session),
+                lambda refusal: session.note("refused", refusal.reason),
+                clock=self._means.clock,
+            ) as proxy,
+            self._entrance(session, request, proxy) as session.entrance,
+        ):
+            session.proxy = proxy
+            own_ports = {proxy.port, session.entrance.port}
+            self._means.listeners.update(own_ports)
+            try:
+                await _unless(keeper.over, self._builder.bring_up(session, request, report))
+                self._keepers[session.id] = keeper
+                if not started.done():
+                    started.set_result(None)
+                await self._until_over(keeper)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._take_down(keeper)
+                self._means.listeners.difference_update(own_ports)
+
+    @asynccontextmanager
+    async def _entrance(
+        self, session: E2eSession, request: StartRequest, proxy: FilteringProxy
+    ) -> AsyncIterator[Entrance]:
+        onward = Entrance(proxy.port, proxy.secret)
+        if not request.intercept:
+            yield onward
+            return
+        async with self._means.intercept(session.id, onward) as entrance:
+            yield entrance
+
+    # Ending
+
+    async def _until_over(self, keeper: _Keeper) -> None:
+        session = keeper.session
+        assert session.browser is not None
+        over = asyncio.ensure_future(keeper.over.wait())
+        gone = asyncio.ensure_future(session.browser.gone.wait())
+        try:
+            await asyncio.wait((over, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            gone.cancel()
+        if not keeper.over.is_set():
+            session.ended, session.end_note = "error", CRASH
+
+    async def _take_down(self, keeper: _Keeper) -> None:
+        """Browser and servers end at the same time; what fails is told, never left running."""
+        session, means = keeper.session, self._means
+        session.ended = session.ended or "error"
+        self._keepers.pop(session.id, None)
+        # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
+        self._ended.add(session, means.clock())
+        await session.close()
+        stops = [self._stop(server, keeper) for server in session.servers]
+        closing = _close_browser(session)
+        releasing = means.recorder.release(session.id)
+        *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
+        failures = [str(each) for each in stopped if isinstance(each, BaseException)]
+        told = [each for each in stopped if isinstance(each, Stopped)]
+        keeper.report = {
+            "failures": failures,
+            "left": [each.left for each in told if each.left],
+            "forced": [each.forced for each in told if each.forced],
+        }
+        if keeper.remove_logs:
+            await asyncio.to_thread(shutil.rmtree, session.folder, True)
+        means.timeline.emit(
+            SessionTerminated(at=means.clock(), session_id=session.id, reason=session.ended)
+        )
+
+    async def _stop(self, server: Server, keeper: _Keeper) -> Stopped:
+        ours_to_stop = keeper.stop_server and server.info.pid
+        url = server.info.url
+        if server.info.status == "already_running" and not ours_to_stop:
+            return Stopped(left=f"{url} ran before the session and was left running")
+        if await server.stop(GRACE_S):
+            return Stopped()
+        if why := server.not_asked:
+            return Stopped(forced=f"{url} was ended by force: its command may not run: {why}")
+        return Stopped(forced=f"{url} did not stop when asked and was ended by force")
+
+    async def end(
+        self,
+        session_id: str | None,
+        reason: EndReason = "manual",
+        note: str = "",
+        *,
+        stop_server: bool | None = None,
+        remove_logs: bool = False,
+    ) -> dict[str, Any]:
+        """End a session and wait until nothing of it is left; what was left running or failed.
+
+        Raises:
+            SessionNotFound, BrowserCrashed
+        """
+        keeper = self._keepers[self.find(session_id).id]
+        session = keeper.session
+        session.ended, session.end_note = reason, note
+        keeper.stop_server, keeper.remove_logs = stop_server, remove_logs
+        keeper.over.set()
+        await keeper.done.wait()
+        return keeper.report or {}
+
+    def sweep(self) -> list[str]:
+        """Sessions that have been idle or open for too long."""
+        now, settings = self._means.clock(), self._means.settings
+        due = []
+        for session in self.sessions:
+            if session.running or session.ended is not None:
+                continue
+            idle = (now - max(session.last_activity, session.watched_at)) / 1000
+            if idle >= settings.session_idle_sec:
+                due.append((session.id, f"idle for {idle:.0f} s"))
+            elif (now - session.started_at) / 1000 >= settings.session_max_sec:
+                due.append((session.id, f"open for {settings.session_max_sec} s"))
+        for session_id, why in due:
+            self._tasks.start_soon(self._expire, session_id, why)
+        return [session_id for session_id, _ in due]
+
+    async def _expire(self, session_id: str, why: str) -> None:
+        with suppress(SessionNotFound, BrowserCrashed):
+            await self.end(session_id, "timeout", why)
+
+    async def keep_swept(self) -> None:
+        while True:
+            await anyio.sleep(SWEEP_S)
+            self.sweep()
+
+    async def close(self) -> None:
+        """End all sessions at once; the engine last, or their browsers would end by force."""
+        keepers = list(self._holding)
+        for keeper in keepers:
+            if keeper.session.ended is None:
+                keeper.session.ended, keeper.session.end_note = "manual", "Pilothouse ended"
+            keeper.over.set()
+        await asyncio.gather(*(keeper.done.wait() for keeper in keepers))
+        await self._engine.close()
+
+
+async def _close_browser(session: E2eSession) -> None:
+    if session.traces:  # of which the browser has a part to write
+        await asyncio.wait(session.traces, timeout=TRACE_S)
+    if session.browser:
+        await session.browser.close()
+
+
+async def _unless(over: asyncio.Event, work: Any) -> None:
+    """Do the work, unless the session is ended before it is done."""
+    task = asyncio.ensure_future(work)
+    ended = asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise BrowserLaunchFailed("the session was ended while it started")
+        task.result()
+    finally:
+        ended.cancel()
+        if not task.done():
+            task.cancel()
+            # Shielded, or it would go on beside the taking down of what it brings up.
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((task,))
+
+
+def _part_of(whole: Timeline) -> Timeline:
+    """A timeline of its own, all of which is told to the whole one."""
+    part = Timeline()
+
+    def pass_on(event: Event) -> None:
+        whole.emit(event)
+
+    part.listen(pass_on)
+    return part
+
+
+@asynccontextmanager
+async def open_sessions(means: Means) -> AsyncIterator[Sessions]:
+    """The e2e sessions of an agent for as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        sessions = Sessions(means, tasks)
+        tasks.start_soon(sessions.keep_swept)
+        try:
+            yield sessions
+        finally:
+            with anyio.CancelScope(shield=True):
+                await sessions.close()
+            tasks.cancel_scope.cancel()

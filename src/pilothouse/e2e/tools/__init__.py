@@ -1,0 +1,1 @@
+"""The tools of the e2e group."""

@@ -1,0 +1,280 @@
+"""What a hub is made of, wired: beside `wiring/standalone.py` a file that knows what others have
+built."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse import __version__
+from pilothouse.core.settings import BY_NAME, packed, unpacked
+from pilothouse.hub.control.server import ControlDoor
+from pilothouse.hub.own_template import own_template
+from pilothouse.hub.pages import HubCounts, admitter, authenticator, house_app, throttle
+from pilothouse.hub.ports import Upstream
+from pilothouse.hub.services.server import open_services
+from pilothouse.hub.sessions.open import open_registry
+from pilothouse.hub.state import Hub
+from pilothouse.hub.workers import StartFailed
+from pilothouse.hub.workers.bridges.http_to_lines import Bridges
+from pilothouse.hub.workers.builtin import SERVICES
+from pilothouse.hub.workers.factory import open_pool, run_folder
+from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.machine.net.http_token import doorkeeper, http_access
+from pilothouse.server.runtime import open_house
+from pilothouse.wiring.daily_sweep import keep_swept
+from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
+from pilothouse.wiring.groups import PARTS
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from pilothouse.core.secrets.redactor import Redactor
+    from pilothouse.core.settings import Settings
+    from pilothouse.hub.files import HubFiles
+    from pilothouse.hub.workers import Kind
+    from pilothouse.server.logs import Log
+    from pilothouse.server.runtime import House
+    from pilothouse.server.transports.oauth import Gate, OAuthConfig
+    from pilothouse.wiring.state_sweep import Report
+
+    type Ready = Callable[[str], None]
+    """Is told the URL once the hub listens."""
+
+LOOK_S = 1.0
+"""How often it is looked whether anybody needs the hub."""
+HOUSE = "house"
+"""The socket of all that is no MCP, in the run folder."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a hub is to run."""
+
+    settings: Settings
+    files: HubFiles
+    redactor: Redactor
+    log: Log
+    listener: socket.socket
+    oauth: OAuthConfig | None
+    tls: ssl.SSLContext | None
+    ready: Ready
+    leaves: bool
+    """By itself, when nobody needs it any more."""
+
+    @cached_property
+    def port(self) -> int:
+        port: int = self.listener.getsockname()[1]
+        return port
+
+    @cached_property
+    def url(self) -> str:
+        host = self.listener.getsockname()[0]
+        name = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.tls else ''}://{name}:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        """How clients reach it."""
+        return self.settings.public_url.rstrip("/") or self.url
+
+
+async def serve(plan: Plan) -> None:
+    """Until a signal, or until somebody stops it, or nobody needs it any more."""
+    over = asyncio.Event()
+    # To the very end: a second signal must not cut short what the first one began.
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+
+        async def heed_signals() -> None:
+            async for received in signals:
+                plan.log.info("stopping", signal=signal.Signals(received).name)
+                over.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(heed_signals)
+            async with _standing(plan, over.set) as standing:
+                plan.ready(plan.url)
+                plan.log.info("hub_ready", url=plan.url, pid=os.getpid())
+                if plan.leaves:
+                    tasks.start_soon(_leave_when_unused, plan, standing, over)
+                await over.wait()
+            tasks.cancel_scope.cancel()
+
+
+class Standing:
+    """A hub that serves."""
+
+    def __init__(self, plan: Plan, house: House, hub: Hub, control: ControlDoor) -> None:
+        self.hub = hub
+        self.control = control
+        self._plan = plan
+        self._house = house
+        self._swept: Report | None = None
+
+    @property
+    def in_use(self) -> bool:
+        return bool(self.control.relays) or self.hub.in_use
+
+    def differing(self, wanted: Mapping[str, Any]) -> list[str]:
+        """Which of these settings this hub does not run with."""
+        asked, own = unpacked(wanted), replace(self._plan.settings, http_port=self._plan.port)
+        return [name for name in wanted if getattr(asked, name, None) != getattr(own, name, None)]
+
+    def learn_swept(self, report: Report) -> None:
+        """Remember what the last sweep did."""
+        self._swept = report
+
+    def status(self) -> dict[str, Any]:
+        """What `pilothouse status` shows."""
+        plan, house = self._plan, self._house
+        secrets = {s.name: s.default for s in BY_NAME.values() if s.about.secret}
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": plan.url,
+            "port": plan.port,
+            "uptime": round((house.clock() - house.started_at) / 1000, 3),
+            "leaves": plan.leaves,
+            "log": str(plan.files.log) if plan.leaves else "",
+            "settings": packed(replace(plan.settings, **secrets)),
+            "relays": len(self.control.relays),
+            "services": dict(house.services),
+            "swept": self._swept.facts() if self._swept else None,
+            **self.hub.status(),
+        }
+
+
+@asynccontextmanager
+async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Standing]:
+    """Everything that a hub is, until the block ends; then its workers have ended too."""
+    settings, log = plan.settings, plan.log.of("hub")
+    templates = cache(partial(own_template, settings))
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        house = await enter(
+            open_house(PARTS, settings, plan.redactor, plan.log, paired=is_paired(settings))
+        )
+        house.listeners.add(plan.port)
+        folder = stack.enter_context(run_folder())
+        # Closed after the pool: then no worker is left that could need them.
+        services = await enter(open_services(house, folder / SERVICES))
+        counts = HubCounts(house.metrics, log)
+        pool, kind = await enter(
+            open_pool(settings, folder, lambda: templates(paired=house.paired), counts.happened)
+        )
+        stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
+        shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
+        gate = _gate(plan)
+        access = None if gate else http_access(settings, plan.redactor)
+        hub = Hub(
+            registry=shared.registry,
+            pool=pool,
+            kind=kind,
+            house=Upstream("", path=str(folder / HOUSE)),
+            doorkeeper=doorkeeper(settings),
+            clock=time.time,
+            report=lambda what, error: log.error("request_failed", error, request=what),
+            authenticate=None if gate is None else authenticator(gate),
+            throttle=throttle(house),
+            traffic=counts.passed,
+            workers=shared.workers,
+            peers=shared.peers,
+            admit=None if access is None else admitter(access),
+        )
+        stack.push_async_callback(hub.close)
+        counts.watch(hub)
+        pages = house_app(house, hub, services, gate, plan.base_url)
+        await enter(_serving(pages, folder / HOUSE))
+        # Pages that are open would keep the house waiting for their end.
+        stack.callback(hub.door.close)
+        control = ControlDoor(
+            workers=pool,
+            registry=shared.registry,
+            clock=time.time,
+            about=_about(plan),
+            status=lambda: standing.status(),
+            differing=lambda wanted: standing.differing(wanted),
+            stop=stop,
+            report=counts.happened,
+            settings={"worker_idle": settings.worker_idle},
+            bridges=Bridges(folder, pool, hub.template),
+        )
+        standing = Standing(plan, house, hub, control)
+        await enter(control.open_at(plan.files.socket))
+
+        async def announce_pairing() -> None:
+            await watch_pairing(house)
+            services.announce()
+            hub.tools_changed()
+            control.paired()
+
+        stack.callback(asyncio.create_task(announce_pairing()).cancel)
+        sweeping = keep_swept(settings, log, standing.learn_swept)
+        stack.callback(asyncio.create_task(sweeping).cancel)
+        server = await asyncio.get_running_loop().create_server(
+            hub.door.client, sock=plan.listener, ssl=plan.tls
+        )
+        stack.callback(server.close)
+        yield standing
+
+
+def _gate(plan: Plan) -> Gate | None:
+    if plan.oauth is None:
+        return None
+    from pilothouse.server.transports.oauth import Gate
+
+    return Gate(plan.oauth, plan.base_url)
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    """What relays are told."""
+    return {
+        "version": __version__,
+        "pid": os.getpid(),
+        "url": plan.url,
+        "worker": plan.settings.worker,
+    }
+
+
+@asynccontextmanager
+async def _serving(pages: Any, path: Path) -> AsyncIterator[None]:
+    from pilothouse.server.transports.asgi import serving
+
+    async with serving(pages, listen_at(str(path))):
+        yield
+
+
+async def _warm_up(kind: Kind, log: Log) -> None:
+    """So that the first call need not wait for it."""
+    began = time.monotonic()
+    try:
+        await kind.prepare()
+    except StartFailed as failed:
+        log.error("workers_cannot_start", why=str(failed))
+    else:
+        log.info("warm", seconds=round(time.monotonic() - began, 3))
+
+
+async def _leave_when_unused(plan: Plan, standing: Standing, over: asyncio.Event) -> None:
+    idle_since, requests = time.monotonic(), -1
+    while True:
+        await asyncio.sleep(LOOK_S)
+        plan.files.bound_log()
+        now, asked = time.monotonic(), standing.hub.door.requests
+        if standing.in_use or asked != requests:
+            idle_since, requests = now, asked
+        elif now - idle_since >= plan.settings.hub_idle:
+            plan.log.info("leaving", idle_s=round(now - idle_since))
+            over.set()
+            return

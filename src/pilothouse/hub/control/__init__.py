@@ -1,0 +1,1 @@
+"""The hub's control socket, where relays and commands ask."""

@@ -1,0 +1,1 @@
+"""What the hub itself knows of MCP: handshakes, templates and routing keys."""

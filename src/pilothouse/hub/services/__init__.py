@@ -1,0 +1,1 @@
+"""What workers ask of the hub, and how it answers."""

@@ -1,0 +1,1 @@
+"""Workers that speak another transport than their client."""

@@ -1,0 +1,116 @@
+"""Whether there is room for another worker, and who waits for it. Nothing is ended here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from pilothouse.hub.model import TooBusy
+
+QUEUE = 10
+QUEUE_S = 30.0
+"""How long a call waits for room."""
+RETRY_S = 10.0
+"""When a client should come again that found none."""
+NEW_WORKER_BYTES = 32 << 20
+"""What a worker that was not measured yet is taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may run, and for how long."""
+
+    workers: int = 200
+    memory: int = 0
+    """Bytes of all workers together; 0: no limit."""
+    idle_s: float = 600.0
+    start_s: float = 8.0
+    grace_s: float = 30.0
+    """Between asking an idle worker to end and ending it by force."""
+    queue_s: float = QUEUE_S
+
+
+class Guest(Protocol):
+    """Who takes a place."""
+
+    memory: int
+    has_place: bool
+
+    def __hash__(self) -> int: ...
+
+
+class Room:
+    """The places of all workers."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._guests: set[Guest] = set()
+        self._queue: dict[Guest, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._queue)
+
+    @property
+    def memory(self) -> int:
+        return sum(guest.memory for guest in self._guests)
+
+    def ask(self, guest: Guest) -> None:
+        """Get a place, or one in the queue. Raises TooBusy when that is full."""
+        if len(self._queue) >= QUEUE:
+            raise self._busy(f"and {QUEUE} calls wait for one already")
+        self._queue[guest] = asyncio.get_running_loop().create_future()
+        self.give()
+
+    async def wait(self, guest: Guest) -> None:
+        """Until the guest has the place that it asked for. Raises TooBusy after a while."""
+        if guest.has_place:
+            return
+        try:
+            async with asyncio.timeout(self._limits.queue_s):
+                await self._queue[guest]
+        except TimeoutError:
+            raise self._busy(f"and none got free in {self._limits.queue_s:g} s") from None
+
+    def leave(self, guest: Guest) -> None:
+        """The guest wants neither its place nor to wait for one any more."""
+        self._queue.pop(guest, None)
+        self._guests.discard(guest)
+        guest.has_place = False
+        self.give()
+
+    def give(self) -> None:
+        """Let those in who waited longest, as far as there is room."""
+        while self._queue and self._has_room:
+            guest, waiting = next(iter(self._queue.items()))
+            del self._queue[guest]
+            guest.has_place = True
+            self._guests.add(guest)
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def lacking(self, soon_free: int) -> bool:
+        """Whether somebody else has to leave, beside those who are about to."""
+        too_heavy = 0 < self._limits.memory < self.memory and not soon_free
+        return too_heavy or len(self._queue) > soon_free
+
+    @property
+    def _has_room(self) -> bool:
+        limits = self._limits
+        if len(self._guests) >= limits.workers:
+            return False
+        # One is always let in: a machine so small would serve nobody else.
+        fits = self.memory + NEW_WORKER_BYTES <= limits.memory
+        return not limits.memory or fits or not self._guests
+
+    def _busy(self, why: str) -> TooBusy:
+        if len(self._guests) >= self._limits.workers:
+            full = f"all {self._limits.workers} workers are in use"
+        else:
+            full = f"workers use {self.memory >> 20} MB, of {self._limits.memory >> 20} MB allowed,"
+        return TooBusy(
+            f"{full} {why}; call again in {RETRY_S:.0f} s, end sessions that are done,"
+            " or raise --max-workers or --max-memory",
+            retry_after=RETRY_S,
+        )

@@ -1,0 +1,1 @@
+"""The proxy's configuration: its model, its rules and how it is kept."""

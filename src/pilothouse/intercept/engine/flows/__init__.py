@@ -1,0 +1,1 @@
+"""Flows of mitmproxy as packets: HTTP messages, streams and sockets."""

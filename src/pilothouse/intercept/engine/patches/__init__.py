@@ -1,0 +1,1 @@
+"""What mitmproxy does not do by itself."""

@@ -1,0 +1,1 @@
+"""Rules, mocks and breakpoints, applied to flows."""

@@ -1,0 +1,1 @@
+"""The filter language: its grammar, its model and its SQL."""

@@ -1,0 +1,1 @@
+"""The history file: its schema, its writer and its text index."""

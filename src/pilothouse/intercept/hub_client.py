@@ -1,0 +1,191 @@
+"""The intercepting proxy of the hub, as a worker reaches it (intercept/hub_server.py is the other
+end).
+
+What belongs to the agent stays here: its timeline, its redactor, its own `--read-only`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.hub_port import HubLost
+from pilothouse.intercept.model import (
+    ConfigChanged,
+    EngineUnreachable,
+    PacketRecorded,
+    only_reads,
+)
+from pilothouse.intercept.ports import Detail, HistoryPage, LogPage, Side
+from pilothouse.intercept.tools.shared import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.secrets.redactor import Redactor
+    from pilothouse.core.timeline.timeline import Timeline
+    from pilothouse.intercept.ports import HistoryAsk, LogAsk
+
+EVENTS = {event.__name__: event for event in (PacketRecorded, ConfigChanged)}
+"""What the hub tells, by its name."""
+
+
+@asynccontextmanager
+async def open_remote_proxy(hub: Hub) -> AsyncIterator[RemoteProxy]:
+    """The hub's proxy for as long as the block lasts; one for all sessions of this process.
+
+    Raises:
+        EngineUnreachable: the hub is lost.
+    """
+    proxy = RemoteProxy(hub)
+    stop = hub.listen("intercept", proxy.hear)
+    try:
+        async with proxy.holding("view"):
+            yield proxy
+    finally:
+        stop()
+
+
+class RemoteProxy:
+    """What a worker has of the one `Proxy`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._timelines: list[Timeline] = []
+
+    @contextmanager
+    def telling(self, timeline: Timeline) -> Iterator[None]:
+        """What happens is put on this timeline until the block ends."""
+        self._timelines.append(timeline)
+        try:
+            yield
+        finally:
+            self._timelines.remove(timeline)
+
+    def hear(self, what: str, given: dict[str, Any]) -> None:
+        event = EVENTS[what](**{**given, "keys": frozenset(given["keys"])})
+        for timeline in self._timelines:
+            timeline.emit(event)
+
+    async def ask(self, method: str, /, **given: Any) -> Any:
+        """Raises Fault; EngineUnreachable when the hub is lost."""
+        try:
+            return await self._hub.call(f"intercept.{method}", **given)
+        except HubLost as lost:
+            raise _unreachable(lost) from None
+
+    @asynccontextmanager
+    async def holding(self, method: str, /, **given: Any) -> AsyncIterator[Any]:
+        """Raises Fault; EngineUnreachable when the hub is lost."""
+        async with AsyncExitStack() as stack:
+            try:
+                held = self._hub.hold(f"intercept.{method}", **given)
+                value = await stack.enter_async_context(held)
+            except HubLost as lost:
+                raise _unreachable(lost) from None
+            yield value
+
+    @asynccontextmanager
+    async def browser(
+        self, name: str, session: str, upstream: int, secret: str
+    ) -> AsyncIterator[int]:
+        """As `Proxy.browser`; whose it is, the hub knows."""
+        async with self.holding("browser", name=name, upstream=upstream, secret=secret) as port:
+            yield port
+
+    async def trusted_key(self) -> str:
+        """As `Proxy.trusted_key`."""
+        return str(await self.ask("trusted_key"))
+
+
+@dataclass(eq=False)
+class RemoteInterceptor:
+    """Implements `Interceptor` for one agent of a worker."""
+
+    proxy: RemoteProxy
+    session: str
+    redactor: Redactor
+    filled_token: str = ""
+    """What an absent token is taken for, on stdio alone."""
+    read_only: bool = False
+    """This agent's own setting; the hub has one, too."""
+
+    async def admit(self, token: str | None, *, writes: bool = False) -> None:
+        given = self.filled_token if token is ABSENT else token
+        await self.proxy.ask("admit", token=given, writes=writes)
+        if writes and self.read_only:
+            raise only_reads()
+
+    async def history(self, ask: HistoryAsk) -> HistoryPage:
+        return HistoryPage(**await self.proxy.ask("history", **asdict(ask)))
+
+    async def detail(self, packet_id: int) -> Detail:
+        told = await self.proxy.ask("detail", packet_id=packet_id)
+        sides = {name: told[name] and _side(told[name]) for name in ("request", "response")}
+        return Detail(row=told["row"], **sides)
+
+    async def explain(self, filter: str) -> dict[str, Any]:
+        return await self._ask("explain", filter=filter)
+
+    async def config(self) -> dict[str, list[dict[str, Any]]]:
+        return await self._ask("config")
+
+    async def listeners(self) -> list[dict[str, Any]]:
+        return await self._list("listeners")
+
+    async def update_config(self, config: dict[str, Any], *, backup: bool) -> dict[str, Any]:
+        return await self._ask("update_config", config=config, backup=backup)
+
+    async def restore_config(self, backup_id: str) -> dict[str, Any]:
+        return await self._ask("restore_config", backup_id=backup_id)
+
+    async def backups(self) -> list[dict[str, Any]]:
+        return await self._list("backups")
+
+    async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
+        return await self._ask("resend", plan=plan)
+
+    async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
+        return await self._ask("bulk_send", plan=plan)
+
+    async def job(self, job_id: str) -> dict[str, Any]:
+        return await self._ask("job", job_id=job_id)
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        return await self._list("jobs")
+
+    async def stop_job(self, job_id: str) -> dict[str, Any]:
+        return await self._ask("stop_job", job_id=job_id)
+
+    async def logs(self, ask: LogAsk) -> LogPage:
+        return LogPage(**await self.proxy.ask("logs", **asdict(ask)))
+
+    async def set_rules(
+        self, mocks: list[dict[str, Any]] | None, breakpoints: list[dict[str, Any]] | None
+    ) -> dict[str, Any]:
+        return await self._ask("set_rules", mocks=mocks, breakpoints=breakpoints)
+
+    async def held(self) -> list[dict[str, Any]]:
+        return await self._list("held")
+
+    async def decide(self, held_id: str, action: str, edit: dict[str, Any]) -> dict[str, Any]:
+        return await self._ask("decide", held_id=held_id, action=action, edit=edit)
+
+    async def _ask(self, method: str, /, **given: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = await self.proxy.ask(method, **given)
+        return answer
+
+    async def _list(self, method: str, /, **given: Any) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = await self.proxy.ask(method, **given)
+        return answer
+
+
+def _unreachable(lost: HubLost) -> EngineUnreachable:
+    return EngineUnreachable(f"the proxy runs in the hub: {lost.message}", hint=lost.hint)
+
+
+def _side(told: dict[str, Any]) -> Side:
+    """Return one packet of an exchange, whose tuple came as a list."""
+    return Side(**{**told, "chunks": tuple(told["chunks"])})

@@ -1,0 +1,82 @@
+"""What the hub does with its intercepting proxy for one worker (intercept/hub_client.py asks)."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.core.timeline.timeline import Timeline
+from pilothouse.intercept.agent import View
+from pilothouse.intercept.ports import HistoryAsk, LogAsk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from pilothouse.core.timeline.events import Event
+    from pilothouse.intercept.proxy import Proxy
+
+    type Tell = Callable[[str, dict[str, Any]], None]
+    """Tells the worker what happened, by its name and details."""
+
+_AS_GIVEN = frozenset(
+    {
+        "admit", "backups", "bulk_send", "config", "decide", "detail", "explain", "held", "job",
+        "jobs", "listeners", "resend", "restore_config", "set_rules", "stop_job", "update_config",
+    }
+)  # fmt: skip
+"""Methods of `Interceptor` whose arguments are plain values."""
+
+
+class ServedProxy:
+    """The proxy for the agent of one worker."""
+
+    def __init__(self, proxy: Proxy, session: str, tell: Tell) -> None:
+        self._proxy = proxy
+        self._session = session
+        self._view = View(
+            proxy=proxy,
+            session=session,
+            redactor=Redactor(),  # the worker masks what it shows
+            timeline=_Told(tell),
+            who=f"session {session}",
+        )
+
+    async def call(self, method: str, given: dict[str, Any]) -> Any:
+        """Raises Fault; LookupError for what there is not."""
+        match method:
+            case "history":
+                return await self._view.history(HistoryAsk(**given))
+            case "logs":
+                return await self._view.logs(LogAsk(**given))
+            case "trusted_key":
+                return await self._proxy.trusted_key()
+        if method not in _AS_GIVEN:
+            raise LookupError(f"the proxy has no {method[:80]}")
+        return await getattr(self._view, method)(**given)
+
+    @asynccontextmanager
+    async def hold(self, method: str, given: dict[str, Any]) -> AsyncIterator[Any]:
+        """Raises Fault; LookupError for what there is not."""
+        if method == "view":
+            async with self._proxy.view(self._view):
+                yield None
+        elif method == "browser":
+            name, upstream, secret = given["name"], given["upstream"], given["secret"]
+            async with self._proxy.browser(name, self._session, upstream, secret) as port:
+                yield port
+        else:
+            raise LookupError(f"the proxy lends no {method[:80]}")
+
+
+class _Told(Timeline):
+    """Keeps nothing: what happens is told to the worker, whose timeline keeps it."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def emit(self, event: Event) -> int:
+        self._tell(event.name, {field.name: getattr(event, field.name) for field in fields(event)})
+        return 0

@@ -1,0 +1,1 @@
+"""Reading the history: connections, scans, cursors and text search."""

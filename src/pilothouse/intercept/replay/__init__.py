@@ -1,0 +1,1 @@
+"""Sending packets again: edits, plans, sockets and jobs."""

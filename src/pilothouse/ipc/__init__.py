@@ -1,0 +1,1 @@
+"""Sockets between processes of ours, and the frames on them."""

@@ -1,0 +1,1 @@
+"""The operating system: processes, folders, files, and browsers that are installed."""

@@ -1,0 +1,1 @@
+"""Sockets of this machine: who owns them, and who may use ours."""

@@ -1,0 +1,1 @@
+"""The DevTools protocol: its WebSocket, its client and its targets."""

@@ -1,0 +1,1 @@
+"""Recorded requests as HAR."""

@@ -1,0 +1,1 @@
+"""DevTools events as normalised ones. Pure."""

@@ -1,0 +1,1 @@
+"""Reads of what was recorded: filters, budgets and source maps."""

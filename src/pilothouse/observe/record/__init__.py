@@ -1,0 +1,1 @@
+"""What is recorded of a target: its events, its bodies, its store on disk."""

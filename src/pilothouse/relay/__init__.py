@@ -1,0 +1,1 @@
+"""The relay: standard input and output of a client, joined to a worker of the hub."""

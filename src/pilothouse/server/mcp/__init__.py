@@ -1,0 +1,1 @@
+"""MCP by the SDK: the handlers, and where its work is saved."""

@@ -1,0 +1,295 @@
+"""One running Pilothouse: what is served, for which sessions, with which settings."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pilothouse.core.call_priority import Precedence
+from pilothouse.core.declare.faults import RateLimited
+from pilothouse.core.declare.listing import Selection
+from pilothouse.core.declare.registry import Registry
+from pilothouse.core.rate_limit import RateLimit
+from pilothouse.core.timeline.clock import Clock, anchored
+from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
+from pilothouse.server.call import Caller
+from pilothouse.server.claimed_ports import DebugPorts, Doors, Listeners
+from pilothouse.server.metrics import Metrics
+from pilothouse.server.push import Pusher
+from pilothouse.server.render import failure
+from pilothouse.server.session import Session, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from anyio.abc import TaskGroup
+
+    from pilothouse.core.declare.listing import Listing
+    from pilothouse.core.declare.tool import Tool
+    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.secrets.redactor import Redactor
+    from pilothouse.core.settings import Settings
+    from pilothouse.core.timeline.events import Event
+    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.logs import Log
+    from pilothouse.server.render import Answer
+    from pilothouse.server.session import Provider
+
+TIMELINE_URI = "pilothouse://timeline"
+TOOLS_LIST = "tools/list"
+"""The topic of who hears that the list of tools has changed."""
+
+
+@dataclass(kw_only=True)
+class House:
+    """Everything that a transport needs to answer."""
+
+    settings: Settings
+    parts: Sequence[AnyPart]
+    sessions: Sessions
+    pusher: Pusher
+    caller: Caller
+    metrics: Metrics
+    redactor: Redactor
+    log: Log
+    clock: Clock
+    started_at: float
+    limits: Limits
+    debug_ports: DebugPorts
+    """Of all e2e sessions that are open."""
+    listeners: Listeners
+    """Ports of this machine on which Pilothouse itself answers."""
+    shared: Session
+    """Holds the ports that exist once in this process."""
+    precedence: Precedence
+    hub: Hub | None = None
+    paired: bool = False
+    """A Chrome with the extension was paired in this home."""
+    services: Doors = field(default_factory=Doors)
+    """Doors beside MCP, each with its address or why it is off."""
+    _services_elsewhere: dict[str, str] = field(default_factory=dict)
+    _tools: dict[str, Tool] = field(default_factory=dict)
+    """Of the groups that were imported."""
+
+    def learn(
+        self,
+        *,
+        foreign: Iterable[int],
+        listeners: Iterable[int],
+        services: dict[str, str],
+        paired: bool,
+    ) -> None:
+        """Other processes have these debugging ports, answer on those ports, and the hub has
+        these doors, and knows of a paired Chrome or not."""
+        if paired:
+            self.learn_paired()
+        self.debug_ports.elsewhere = frozenset(foreign)
+        self.listeners.learn(listeners)
+        self._services_elsewhere = services
+
+    def learn_paired(self) -> None:
+        """Serve bookmark tools from now on, and tell the clients so."""
+        if self.paired:
+            return
+        self.paired = True
+        before = self.listings
+        for name in ("listings", "unserved", "registry"):
+            vars(self).pop(name, None)
+        if self.listings != before:
+            self.pusher.list_changed(TOOLS_LIST)
+
+    @property
+    def all_services(self) -> dict[str, str]:
+        """Doors beside MCP, those of the hub included."""
+        if self.hub is not None and self.hub.lost is not None:
+            return {**self.services, "hub": f"off: {self.hub.lost.message}"}
+        return {**self.services, **self._services_elsewhere}
+
+    @property
+    def selection(self) -> Selection:
+        return Selection.of(self.settings, paired=self.paired)
+
+    @cached_property
+    def listings(self) -> dict[str, Listing]:
+        """What is served, by name; nothing is imported to say so."""
+        listed = (listing for part in self.parts for listing in part.listings)
+        return {listing.name: listing for listing in listed if self.selection.serves(listing)}
+
+    @cached_property
+    def unserved(self) -> dict[str, Listing]:
+        """The tools that there are beside those that are served."""
+        listed = (listing for part in self.parts for listing in part.listings)
+        return {one.name: one for one in listed if one.name not in self.listings}
+
+    def tool(self, name: str) -> Tool | None:
+        """A tool that is served, ready to be called: the first use imports its group alone."""
+        if name not in self._tools and name in self.listings:
+            part = next(p for p in self.parts if any(name == one.name for one in p.listings))
+            self._tools |= {tool.name: tool for tool in part.tools if tool.name in self.listings}
+        return self._tools.get(name)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """What is served, ready to be called: the first use imports all groups."""
+        whole = Registry.of(
+            (tool for part in self.parts for tool in part.tools),
+            (resource for part in self.parts for resource in part.resources),
+            (prompt for part in self.parts for prompt in part.prompts),
+        )
+        return whole.served(self.selection)
+
+
+class Limits:
+    """How often a principal may call; off unless production or asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        def per_minute(asked: int, default: int) -> RateLimit | None:
+            number = asked if asked >= 0 else default if settings.production else 0
+            return RateLimit(number, 60.0, clock=time.monotonic) if number else None
+
+        self._calls = per_minute(settings.rate_calls_per_min, 100)
+        self._sessions = per_minute(settings.rate_sessions_per_min, 10)
+
+    @property
+    def are_on(self) -> bool:
+        return self._calls is not None or self._sessions is not None
+
+    def admit(self, principal: str, tool: str) -> float:
+        """0.0, or the seconds until the principal may call this tool."""
+        if self._sessions is not None and tool == "startSession":
+            wait = self._sessions.admit(principal)
+            if wait:
+                return wait
+        return 0.0 if self._calls is None else self._calls.admit(principal)
+
+
+def too_many(house: House, tool: Tool, wait: float) -> Answer:
+    """The answer to a call that came too early."""
+    fault = RateLimited(
+        f"too many calls of {tool.name} in the last minute",
+        hint=f"wait {wait:.0f} s, then call {tool.name} again",
+        retryAfterSec=round(wait, 1),
+    )
+    house.metrics.called(tool.name, 0.0, fault.code)
+    return failure(tool.group, fault, house.redactor, {})
+
+
+@asynccontextmanager
+async def open_house(
+    parts: Sequence[AnyPart],
+    settings: Settings,
+    redactor: Redactor,
+    log: Log,
+    hub: Hub | None = None,
+    *,
+    paired: bool = False,
+) -> AsyncIterator[House]:
+    """Run a house until the block ends; then every session's ports are closed.
+
+    With a hub, what exists once on the machine is the hub's, and it tells what is `paired`.
+    """
+    clock = anchored(time.time, time.monotonic)
+    metrics = Metrics()
+    debug_ports = DebugPorts()
+    listeners = Listeners()
+    if hub is not None:
+        listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
+    services = Doors()
+    precedence = Precedence()
+    # What sessions share is closed after the last of them.
+    async with _tasks() as lasting, _tasks() as tasks:
+        pusher = Pusher(tasks)
+
+        def new_session(key: str, shared: Session | None = None) -> Session:
+            return Session(
+                key,
+                settings,
+                clock,
+                redactor,
+                metrics,
+                lambda uri: pusher.changed(key, uri),
+                provider,
+                debug_ports,
+                listeners,
+                precedence,
+                services,
+                shared=shared,
+                hub=hub,
+                unserved=lambda: house.unserved,
+            )
+
+        def make_session(key: str) -> Session:
+            session = new_session(key, common)
+            session.timeline.listen(lambda _: pusher.changed(key, TIMELINE_URI))
+            session.timeline.listen(lambda event: _log_session(event, key, log))
+            session.timeline.emit(SessionStarted(at=clock(), session_id=key))
+            log.info("session_started", sessionId=key)
+            return session
+
+        def could_not_close(key: str, error: Exception) -> None:
+            log.error("session_close_failed", error, sessionId=key)
+
+        @asynccontextmanager
+        async def provide_house(_: Session) -> AsyncIterator[House]:
+            yield house
+
+        def provider(kind: type) -> Provider:
+            if kind is House:
+                return provide_house
+            # A tool asks for the ports of its own group mostly, which is there already.
+            last_first = parts[::-1]
+            ready_first = sorted(last_first, key=lambda part: not part.is_ready)
+            return next(p.providers[kind] for p in ready_first if kind in p.providers)
+
+        common = Sessions(lasting, new_session, could_not_close).get("shared")
+        house = House(
+            settings=settings,
+            parts=parts,
+            sessions=Sessions(tasks, make_session, could_not_close),
+            pusher=pusher,
+            caller=Caller(redactor, metrics, log.of("calls")),
+            metrics=metrics,
+            redactor=redactor,
+            log=log,
+            clock=clock,
+            started_at=clock(),
+            limits=Limits(settings),
+            debug_ports=debug_ports,
+            listeners=listeners,
+            shared=common,
+            precedence=precedence,
+            hub=hub,
+            services=services,
+            paired=paired,
+        )
+        metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
+        metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))
+        metrics.gauge("subscribers", "Clients that listen for changes", lambda: len(pusher))
+        metrics.gauge(
+            "uptime_seconds", "Seconds since the start", lambda: (clock() - house.started_at) / 1000
+        )
+        yield house
+
+
+@asynccontextmanager
+async def _tasks() -> AsyncIterator[TaskGroup]:
+    """Tasks that are cancelled when the block ends, and then waited for."""
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _log_session(event: Event, key: str, log: Log) -> None:
+    """Log the start or end of a session that an agent opened within its own."""
+    if isinstance(event, SessionStarted) and event.session_id != key:
+        log.info("session_started", sessionId=event.session_id, url=event.url)
+    elif isinstance(event, SessionTerminated) and event.session_id != key:
+        write = log.error if event.reason == "error" else log.info
+        write("session_terminated", sessionId=event.session_id, reason=event.reason)

@@ -1,0 +1,1 @@
+"""Transports of the server: standard streams, sockets and HTTP."""

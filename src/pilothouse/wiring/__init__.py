@@ -1,0 +1,1 @@
+"""What knows several groups: it makes the parts and joins them."""

@@ -1,0 +1,65 @@
+"""Whether a Chrome with the extension was ever paired in this home, known by a file.
+
+Bookmark tools are listed from then on. Nothing heavy is imported here: a relay asks at its start.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pilothouse.machine.folders import folder_for, private_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pilothouse.core.settings import Settings
+    from pilothouse.server.runtime import House
+
+FOLDER = "bookmarks"
+CODE = "token"
+"""The pairing code, once `pilothouse pair` or a link has made one."""
+_MARK = "paired"
+LOOK_S = 1.0
+"""How often it is looked whether a code was made or a Chrome was paired."""
+
+
+def is_paired(settings: Settings) -> bool:
+    return _file(settings, _MARK).exists()
+
+
+def mark_paired(settings: Settings) -> None:
+    """Remember that an extension was let in. A home that cannot be written forgets it."""
+    with suppress(OSError):
+        (private_folder(settings.home, os.environ, "config", FOLDER) / _MARK).touch(0o600)
+
+
+async def watch_pairing(house: House) -> None:
+    """Return once a Chrome is paired, which the house has learnt by then.
+
+    Nobody calls a bookmark tool before it is listed, and so nobody would open the port to which
+    the extension connects: it is opened when there is a pairing code.
+    """
+    import anyio
+
+    is_open = False
+    while not is_paired(house.settings):
+        if not is_open and _file(house.settings, CODE).exists():
+            is_open = True
+            await _open_link(house)
+        await anyio.sleep(LOOK_S)
+    house.learn_paired()
+
+
+async def _open_link(house: House) -> None:
+    from pilothouse.bookmarks.extension.server import Link
+
+    try:
+        await house.shared.port(Link)
+    except Exception as error:  # tools that need it say why it is off
+        house.log.warn("bookmarks_link_failed", error=str(error) or type(error).__name__)
+
+
+def _file(settings: Settings, name: str) -> Path:
+    return folder_for(settings.home, os.environ, "config", FOLDER) / name

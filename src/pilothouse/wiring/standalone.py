@@ -1,0 +1,388 @@
+"""The composition root: the only file that knows all groups, and how a process serves them."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pilothouse.core.regex import BadPattern, compile_pattern
+from pilothouse.core.secrets.redactor import Redactor
+from pilothouse.core.settings import SETTINGS
+from pilothouse.machine.chromium.finder import find_browser
+from pilothouse.machine.net.http_token import check_token, doorkeeper, http_access
+from pilothouse.server.logs import Log, adopt_library_logs
+from pilothouse.server.runtime import House, open_house
+from pilothouse.wiring.daily_sweep import keep_swept
+from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
+from pilothouse.wiring.groups import PARTS
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from mcp.server import Server
+
+    from pilothouse.core.settings import Settings
+    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.transports.oauth import OAuthConfig
+
+    type Extend = Callable[[Server[Any]], None]
+    """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
+
+
+PORT_TRIES = 50
+"""How far from the default port a free one is looked for."""
+
+
+class StartError(Exception):
+    """Pilothouse cannot start as asked; the message is one line that names the fix."""
+
+
+def make_redactor(settings: Settings) -> Redactor:
+    """Raises StartError for a pattern that RE2 does not take."""
+    patterns = []
+    for text in settings.redact:
+        try:
+            patterns.append(compile_pattern(text))
+        except BadPattern as error:
+            raise StartError(f"--redact {text!r}: {error}") from None
+    redactor = Redactor(patterns=tuple(patterns), reveal=settings.reveal_secrets)
+    for setting in SETTINGS:
+        if setting.about.secret and (value := getattr(settings, setting.name)):
+            redactor.teach(value)
+    return redactor
+
+
+def check_store(settings: Settings) -> None:
+    """Raises StartError when the file for all events cannot be used."""
+    if not settings.store:
+        return
+    from pilothouse.observe.record.session_store import open_store
+    from pilothouse.observe.record.store import StoreError
+
+    try:
+        with open_store(settings.store, "start"):
+            pass
+    except StoreError as error:
+        raise StartError(f"--store: {error}") from None
+
+
+def check_client_cert(settings: Settings) -> None:
+    """Raises StartError when there is no certificate with its key in the file."""
+    if not settings.client_cert:
+        return
+    import ssl
+
+    try:
+        # An encrypted key would be asked for at the terminal, which belongs to the protocol.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(settings.client_cert, password="")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise StartError(
+            f"--client-cert: {settings.client_cert} has no certificate with an unencrypted key that"
+            f" can be read, in PEM ({said})"
+        ) from None
+
+
+def make_log(settings: Settings, redactor: Redactor) -> Log:
+    level = "debug" if settings.mcp_debug else settings.log_level
+    log = Log("pilothouse", level, redactor)
+    adopt_library_logs(log, level)
+    return log
+
+
+def check_startable(settings: Settings) -> None:
+    """Raises StartError where starting would leave a door open."""
+    oauth = (settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
+    if any(oauth) and not all(oauth):
+        raise StartError("OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL must be set together")
+    is_loopback = _is_loopback(settings.http_host)
+    if settings.http_token:
+        if any(oauth):
+            raise StartError("set PILOTHOUSE_HTTP_TOKEN or the OAUTH_ variables, not both")
+        if trouble := check_token(settings, is_loopback=is_loopback):
+            raise StartError(trouble)
+        return
+    if settings.production and not all(oauth):
+        raise StartError(
+            "production over HTTP needs OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or"
+            " PILOTHOUSE_HTTP_TOKEN; set them, or PILOTHOUSE_ENV=development for this machine alone"
+        )
+    if is_loopback:
+        return
+    if not all(oauth):
+        raise StartError(
+            f"--host {settings.http_host} would be reachable from outside without authentication;"
+            " set OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL, or PILOTHOUSE_HTTP_TOKEN, or"
+            " listen on 127.0.0.1"
+        )
+    if not settings.public_url:
+        raise StartError(
+            f"--host {settings.http_host} needs PILOTHOUSE_PUBLIC_URL, the URL that clients use:"
+            " it says which Host is ours and where the OAuth metadata is"
+        )
+
+
+def make_oauth(settings: Settings) -> OAuthConfig | None:
+    """Raises StartError when the configured issuer cannot be trusted as it stands."""
+    if not settings.oauth_issuer:
+        return None
+    from pilothouse.server.transports.oauth import OAuthConfig
+
+    try:
+        return OAuthConfig(settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
+    except ValueError as error:
+        raise StartError(str(error)) from None
+
+
+def make_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What HTTPS is served with, if it is. Raises StartError for files that cannot be used."""
+    if not settings.tls_cert and not settings.tls_key:
+        return None
+    if not settings.tls_cert or not settings.tls_key:
+        raise StartError("--tls-cert and --tls-key must be set together")
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(f"--tls-cert and --tls-key cannot be used: {error}") from None
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def calm_collector() -> None:
+    """What was imported is never garbage, and events are freed by their count alone: the collector
+    need not look at either while a page floods us."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def serve_stdio(
+    settings: Settings, parts: Sequence[AnyPart] = PARTS, extend: Extend | None = None
+) -> int:
+    """Serve one client on stdin and stdout until it closes stdin."""
+    check_store(settings)
+    check_client_cert(settings)
+    redactor = make_redactor(settings)
+    log = make_log(settings, redactor)
+    calm_collector()
+    anyio.run(_stdio, settings, parts, redactor, log, extend)
+    return 0
+
+
+async def _stdio(
+    settings: Settings,
+    parts: Sequence[AnyPart],
+    redactor: Redactor,
+    log: Log,
+    extend: Extend | None,
+) -> None:
+    from mcp.server.stdio import stdio_server
+
+    from pilothouse.server.mcp.handlers import build_server
+    from pilothouse.server.mcp.sdk_bypass import Parcels
+    from pilothouse.server.transports.stdio import Reader, Writer, claimed_stdio
+
+    with claimed_stdio() as (wire_in, wire_out):
+        parcels = Parcels()
+        async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
+            writer = Writer(wire_out, parcels, house.precedence.answered)
+            reader = Reader(wire_in, writer, asked=house.precedence.asked)
+            server = build_server(house, parcels)
+            if extend is not None:
+                extend(server)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
+                tasks.start_soon(keep_swept, settings, log.of("sweep"))
+                if house.selection.unpaired:
+                    tasks.start_soon(watch_pairing, house)
+                if settings.metrics_port >= 0:
+                    await tasks.start(_serve_metrics, house)
+                async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
+                    await server.run(read, write, server.create_initialization_options())
+                tasks.cancel_scope.cancel()
+
+
+async def _signal(log: Log) -> None:
+    """Wait until somebody wants this process to end."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for received in signals:
+            log.info("stopping", signal=signal.Signals(received).name)
+            return
+
+
+async def _leave_on_signal(scope: anyio.CancelScope, log: Log) -> None:
+    await _signal(log)
+    scope.cancel()
+
+
+async def _serve_metrics(
+    house: House, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """/metrics and /health beside a stdio client, on loopback."""
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.server.transports.asgi import serving
+    from pilothouse.server.transports.edge import Guard
+    from pilothouse.server.transports.pages import health, health_answer, listen
+
+    routes = [
+        Route("/metrics", lambda _: Response(house.metrics.exposition(), media_type="text/plain")),
+        Route("/health", lambda _: health_answer(health(house), _trouble(house.settings), 500)),
+    ]
+    listener = listen("127.0.0.1", house.settings.metrics_port)
+    house.listeners.add(listener.getsockname()[1])
+    house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+    task_status.started()
+    access = http_access(house.settings, house.redactor)
+    async with serving(Guard(Starlette(routes=routes), Doorkeeper(), access), listener):
+        await anyio.sleep_forever()
+
+
+def _trouble(settings: Settings) -> str:
+    """Return why a process that serves the e2e group alone cannot serve it; empty if it can."""
+    if settings.tools != ("e2e",) or find_browser(os.environ, settings.browser):
+        return ""
+    return "no Chrome, Chromium or Edge was found; `pilothouse doctor` says what to do"
+
+
+def serve_http(
+    settings: Settings,
+    parts: Sequence[AnyPart] = PARTS,
+    extend: Extend | None = None,
+    ready: Callable[[str], None] | None = None,
+    *,
+    exact_port: bool = True,
+) -> int:
+    """Serve HTTP until a signal; `ready` is called with the base URL once it listens.
+
+    A port that was asked for on the command line is that or none (`exact_port`); a default one
+    that is taken makes room for the next free one.
+    """
+    check_startable(settings)
+    check_store(settings)
+    check_client_cert(settings)
+    oauth = make_oauth(settings)
+    make_tls(settings)
+    redactor = make_redactor(settings)
+    log = make_log(settings, redactor)
+    calm_collector()
+    anyio.run(
+        _http,
+        settings,
+        parts,
+        redactor,
+        log,
+        extend,
+        listener(settings, exact=exact_port),
+        oauth,
+        ready,
+    )
+    return 0
+
+
+def listener(settings: Settings, *, exact: bool) -> socket.socket:
+    """On the port that was asked for, or `exact` is not meant on the next free one.
+
+    Raises:
+        StartError: no port can be had.
+    """
+    from pilothouse.server.transports.pages import listen
+
+    host, first = settings.http_host, settings.http_port
+    tries = 1 if exact else PORT_TRIES
+    refused: OSError | None = None
+    for port in range(first, min(first + tries, 65536)) if first else [0]:
+        try:
+            return listen(host, port)
+        except OSError as error:
+            refused = refused or error
+            if error.errno != errno.EADDRINUSE:
+                break
+    assert refused is not None
+    from pilothouse.machine.port_holders import port_trouble
+
+    trouble = port_trouble(first, refused, host)
+    raise StartError(f"{trouble}; choose another with --port, or 0 for any free one")
+
+
+async def _http(
+    settings: Settings,
+    parts: Sequence[AnyPart],
+    redactor: Redactor,
+    log: Log,
+    extend: Extend | None,
+    listener: socket.socket,
+    oauth: OAuthConfig | None,
+    ready: Callable[[str], None] | None,
+) -> None:
+    from pilothouse.dashboard.status_page import CSS, status_page
+    from pilothouse.server.groups import summaries
+    from pilothouse.server.mcp.handlers import build_server
+    from pilothouse.server.transports.asgi import serving
+    from pilothouse.server.transports.http import http_app
+    from pilothouse.wiring.agents import HouseShowing
+    from pilothouse.wiring.dashboard import frame, pages
+
+    def house_page(house: House, url: str) -> str:
+        return status_page(
+            house.listings.values(),
+            summaries(house.parts),
+            sessions=len(house.sessions),
+            uptime_sec=(house.clock() - house.started_at) / 1000,
+            url=url,
+        )
+
+    async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
+        server = build_server(house)
+        if extend is not None:
+            extend(server)
+        host, port = listener.getsockname()[:2]
+        house.listeners.add(port)
+        scheme = "https" if settings.tls_cert else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        base_url = settings.public_url.rstrip("/") or url
+        showing = HouseShowing(house, lambda: frame(house, base_url))
+        shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
+        app = http_app(
+            house,
+            server,
+            doorkeeper(settings),
+            oauth,
+            shown,
+            base_url,
+            lambda: _trouble(settings),
+            None if oauth else http_access(settings, redactor),
+        )
+        async with (
+            serving(app, listener, settings.tls_cert, settings.tls_key),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(keep_swept, settings, log.of("sweep"))
+            if house.selection.unpaired:
+                tasks.start_soon(watch_pairing, house)
+            if ready is not None:
+                ready(url)
+            await _signal(log)
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,90 @@
+"""What is known of the groups without importing them, and when they are imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pilothouse.server import groups as parts
+from pilothouse.server.groups import LaterPart, Part
+from pilothouse.wiring.groups import PARTS
+from tests.support import fixture_tools as fixture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LISTED_ALONE = """
+import sys
+import anyio
+from pilothouse.wiring.standalone import make_log, make_redactor
+from pilothouse.wiring.groups import PARTS
+from pilothouse.core.settings import Settings
+from pilothouse.server.runtime import open_house
+
+async def main():
+    settings = Settings()
+    redactor = make_redactor(settings)
+    async with open_house(PARTS, settings, redactor, make_log(settings, redactor)) as house:
+        print(len(house.listings))
+        print(sorted(name for name in sys.modules if name.endswith(".tools")))
+        house.registry
+        print(len(house.registry.tools))
+        print(sorted(name for name in sys.modules if name.endswith(".tools")))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.group)
+def test_the_list_of_a_group_is_what_its_declarations_say(part: LaterPart) -> None:
+    assert list(part.listings) == [tool.listing for tool in part.ready.tools]
+
+
+@pytest.mark.process
+def test_listing_tools_imports_no_group_and_calling_one_does() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LISTED_ALONE], capture_output=True, text=True, check=True, timeout=60
+    )
+    listed, before, callable_, after = ran.stdout.splitlines()
+    assert listed == callable_
+    assert before == "[]"
+    assert "pilothouse.e2e.tools" in after
+    assert "pilothouse.observe.tools" in after
+
+
+def test_a_group_that_the_manifest_does_not_know_is_listed_from_its_declarations() -> None:
+    loads = []
+
+    def load() -> Part:
+        loads.append(1)
+        return fixture.PART
+
+    part = LaterPart("fixtures", load)
+    assert [listing.name for listing in part.listings] == [tool.name for tool in fixture.PART.tools]
+    assert part.tools == fixture.PART.tools
+    assert part.providers == fixture.PART.providers
+    assert len(loads) == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"fixtures": [{"name": "x"}]}'])
+def test_a_missing_or_unreadable_manifest_costs_time_only(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "manifest.json"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setattr(parts, "MANIFEST", file)
+    _forget()
+    try:
+        part = LaterPart("fixtures", lambda: fixture.PART)
+        assert len(part.listings) == len(fixture.PART.tools)
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    parts.manifest.cache_clear()
+    parts._listed.cache_clear()
