@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error, async_playwright
 
 from pilothouse.bookmarks.model import EXTENSION_ID
-from pilothouse.cli.pair import extension_folder
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
+from pilothouse.wiring.extension_pairing import extension_folder
 from scripts.demo.telling import DemoFailed
 
 if TYPE_CHECKING:

@@ -31,18 +31,6 @@ MAIN_CLASSES = {
     "pilothouse.observe.observer", "pilothouse.e2e.sessions", "pilothouse.intercept.proxy",
     "pilothouse.bookmarks.extension.listener", "pilothouse.timeline.watcher",
 }  # fmt: skip
-TO_MEND = {
-    ("hub/start.py", "pilothouse.relay.start"),
-    ("ipc/unix.py", "pilothouse.hub.control.protocol"),
-    ("ipc/unix.py", "pilothouse.hub.workers.zygote"),
-    ("machine/chromium/pipe_launch.py", "pilothouse.hub.control.protocol"),
-    ("machine/chromium/pipe_launch.py", "pilothouse.hub.files"),
-    ("machine/chromium/pipe_launch.py", "pilothouse.hub.workers.zygote"),
-    ("wiring/groups.py", "pilothouse.cli.pair"),
-    ("wiring/groups.py", "pilothouse.cli.token"),
-    ("wiring/intercept_http.py", "pilothouse.cli.token"),
-}
-"""Imports that go up until what both need has moved down."""
 
 CORE_LIBRARIES = {"pydantic", "pydantic_core"}
 # RE2 is pure, and every pattern from outside goes through it; but only where one is compiled.
@@ -126,8 +114,6 @@ def violations(source: Path) -> list[str]:
     for file, tree in files(source):
         layer = layer_of(file)
         for one in imports_of(tree, file):
-            if (file, one.module.rpartition(".")[0]) in TO_MEND:
-                continue
             upward = layer in TOP and one.layer in TOP[TOP.index(layer) + 1 :]
             sideways = layer in LAYERS and one.layer in {*LAYERS, *TOP} - BELOW - {layer}
             from_core = layer == "core" and one.layer not in ("", "core")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import psutil
 from websockets.exceptions import WebSocketException
 
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.fuzz.clients import StdioClient
 from tests.support.bookmarking import carried_out_by
 from tests.support.chrome_bookmarks import ChromeBookmarks

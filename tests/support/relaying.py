@@ -14,7 +14,7 @@ import psutil
 from pilothouse import __version__
 from pilothouse.hub.control.protocol import ask
 from pilothouse.hub.files import hub_files
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at
 from tests.support.agent import Agent
 from tests.support.living import living
 from tests.support.servers import PRODUCT, RawStdio

@@ -18,13 +18,13 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.cli.token import access_token
 from pilothouse.core.settings import Settings, packed
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.server.runtime import open_house
 from pilothouse.wiring import standalone as app
+from pilothouse.wiring.access_token import access_token
 from pilothouse.wiring.groups import PARTS
 from tests.support.forking import PRODUCT, START_S, forking
 from tests.support.living import living

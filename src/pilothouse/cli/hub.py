@@ -11,8 +11,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.hub.control.protocol import ask, listening_pid
+from pilothouse.hub.control.protocol import ask
 from pilothouse.hub.files import hub_files
+from pilothouse.ipc.local_socket import listening_pid
 
 if TYPE_CHECKING:
     import argparse

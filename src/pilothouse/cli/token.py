@@ -3,29 +3,16 @@ line."""
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
-from pilothouse.intercept.token import FORM, make_token
-from pilothouse.machine.folders import private_folder
 from pilothouse.machine.net.http_token import http_token_file
-from pilothouse.machine.secret_file import SecretFile
+from pilothouse.wiring.access_token import access_token
 
 if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
 
 EXIT_MISUSE = 2
-
-
-def access_token(settings: Settings) -> SecretFile:
-    """Where this user's token is kept.
-
-    Raises:
-        OSError: its folder cannot be made.
-    """
-    folder = private_folder(settings.home, os.environ, "config", "intercept")
-    return SecretFile(folder / "token", FORM, make_token)
 
 
 def main(settings: Settings, *, new: bool, http: bool = False) -> int:

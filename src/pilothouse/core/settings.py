@@ -502,6 +502,8 @@ def _declared() -> tuple[Setting, ...]:
 
 SETTINGS: tuple[Setting, ...] = _declared()
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
+SECRET_VARIABLES = {one.name: one.about.env[0] for one in SETTINGS if one.about.secret}
+"""Settings that nobody may see, and the variables by which a hub gets them from its relay."""
 
 
 def resolve(given: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:

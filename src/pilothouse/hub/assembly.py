@@ -27,7 +27,7 @@ from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.bridges.http_to_lines import Bridges
 from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.hub.workers.factory import open_pool, run_folder
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at
 from pilothouse.machine.net.http_token import doorkeeper, http_access
 from pilothouse.server.runtime import open_house
 from pilothouse.wiring.daily_sweep import keep_swept

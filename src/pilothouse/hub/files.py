@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse import __version__
+from pilothouse.ipc.local_socket import LONGEST_PATH
 from pilothouse.machine.folders import private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LONGEST_SOCKET_PATH = 100
-"""In bytes; systems take 103 to 107."""
 MOST_LOG_BYTES = 8 << 20
 """Then the log begins anew; the one before is kept beside it."""
 
@@ -73,7 +72,7 @@ def hub_files(home: str, environ: Mapping[str, str], version: str = __version__)
     state = private_folder(home, environ, "state", "hub")
     name = f"hub-{version}"
     socket = folder / f"{name}.sock"
-    if len(os.fsencode(socket)) > LONGEST_SOCKET_PATH:
+    if len(os.fsencode(socket)) > LONGEST_PATH:
         socket = _short_folder(folder) / f"{name}.sock"
     return HubFiles(socket, folder / f"{name}.lock", state / f"{name}.log")
 

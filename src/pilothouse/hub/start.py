@@ -13,10 +13,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.core.settings import BY_NAME, BadSetting, unpacked
+from pilothouse.core.settings import BY_NAME, SECRET_VARIABLES, BadSetting, unpacked
 from pilothouse.hub.control.protocol import ask
 from pilothouse.hub.files import hub_files
-from pilothouse.relay.start import SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +58,7 @@ def serve_hub(settings: Settings, given: Mapping[str, Any], ready: Ready) -> int
 
 def main(order: str) -> int:
     """Be a hub that a relay has started; `order` has its settings, as JSON."""
-    secrets = {name: os.environ.pop(SECRETS[name], "") for name in SECRETS}
+    secrets = {name: os.environ.pop(variable, "") for name, variable in SECRET_VARIABLES.items()}
     given = {name: value for name, value in secrets.items() if value}
     settings = unpacked({**json.loads(order), **given})
     files = hub_files(settings.home, os.environ)

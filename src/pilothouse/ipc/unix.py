@@ -7,8 +7,7 @@ import os
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pilothouse.hub.control.protocol import peer_uid
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at, peer_uid
 from pilothouse.ipc.rpc import Line
 
 if TYPE_CHECKING:

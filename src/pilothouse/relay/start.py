@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse import __version__
 from pilothouse.core.child_env import check_named, own_environment
-from pilothouse.core.settings import SETTINGS, BadSetting, packed
+from pilothouse.core.settings import SECRET_VARIABLES, BadSetting, packed
 from pilothouse.hub.control.protocol import BadWord, Hello, ask
 from pilothouse.hub.files import hub_files
 from pilothouse.hub.own_template import own_template
@@ -68,8 +68,6 @@ OF_THE_HUB = (
 )
 """The settings that a relay's hub is started with: those of what exists once. All others hold for
 that relay's own session, and a hub outlives it."""
-SECRETS = {one.name: one.about.env[0] for one in SETTINGS if one.about.secret}
-"""Those that nobody may see, and the variables by which the hub gets them."""
 
 
 def relay_stdio(settings: Settings) -> int | None:
@@ -229,10 +227,10 @@ def start_hub(files: HubFiles, settings: Settings) -> socket.socket:
     """
     given = _of_the_hub(settings)
     # Everybody on the machine may see the words of a command, nobody else its environment.
-    secrets = {name: str(given.pop(name)) for name in SECRETS if name in given}
+    secrets = {name: str(given.pop(name)) for name in SECRET_VARIABLES if name in given}
     argv = [sys.executable, "-P", "-m", HUB_MODULE, json.dumps(given)]
     env = own_environment(os.environ, settings.worker_env)
-    env |= {SECRETS[name]: value for name, value in secrets.items()}
+    env |= {SECRET_VARIABLES[name]: value for name, value in secrets.items()}
     log = os.open(files.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ours, theirs = socket.socketpair()
     try:

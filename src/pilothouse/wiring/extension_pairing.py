@@ -1,28 +1,55 @@
-"""Whether a Chrome with the extension was ever paired in this home, known by a file.
+"""How the user's Chrome is paired with this home: the extension, the code, and whether it ever was.
 
-Bookmark tools are listed from then on. Nothing heavy is imported here: a relay asks at its start.
+Bookmark tools are listed from the first pairing on. Nothing heavy is imported here: a relay asks at
+its start.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pilothouse.machine.folders import folder_for, private_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pilothouse.core.settings import Settings
+    from pilothouse.machine.secret_file import SecretFile
     from pilothouse.server.runtime import House
 
 FOLDER = "bookmarks"
 CODE = "token"
 """The pairing code, once `pilothouse pair` or a link has made one."""
 _MARK = "paired"
+PACKAGE = Path(__file__).parents[1]
 LOOK_S = 1.0
 """How often it is looked whether a code was made or a Chrome was paired."""
+
+
+def extension_folder(package: Path = PACKAGE) -> Path | None:
+    """Return what is loaded into Chrome: inside an installed package, or at a checkout's root."""
+    for folder in (package / "extension", package.parents[1] / "extension"):
+        if (folder / "manifest.json").is_file():
+            return folder
+    return None
+
+
+def secret_in(folder: Path) -> SecretFile:
+    """Return the pairing code that is kept in a folder."""
+    from pilothouse.bookmarks.extension.pairing import FORM, make_token
+    from pilothouse.machine.secret_file import SecretFile
+
+    return SecretFile(folder / CODE, FORM, make_token)
+
+
+def pairing_secret(settings: Settings) -> SecretFile:
+    """Return this user's pairing code.
+
+    Raises:
+        OSError: its folder cannot be made.
+    """
+    return secret_in(private_folder(settings.home, os.environ, "config", FOLDER))
 
 
 def is_paired(settings: Settings) -> bool:

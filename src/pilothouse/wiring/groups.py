@@ -163,7 +163,7 @@ async def _entrance(
 @asynccontextmanager
 async def _proxy(shared: Session) -> AsyncIterator[object]:
     """The hub's; without one that of this process, with its REST API and config endpoint."""
-    from pilothouse.cli.token import access_token
+    from pilothouse.wiring.access_token import access_token
 
     secret = access_token(shared.settings)
     shared.redactor.teach(secret.value())  # a misspelt argument must not show it
@@ -265,10 +265,9 @@ async def _link(shared: Session) -> AsyncIterator[object]:
     from pilothouse.bookmarks.extension.listener import open_link
     from pilothouse.bookmarks.extension.pairing import Pairing
     from pilothouse.bookmarks.extension.server import Link
-    from pilothouse.cli.pair import extension_folder, pairing_secret
     from pilothouse.machine.folders import private_folder
     from pilothouse.machine.port_holders import port_trouble
-    from pilothouse.wiring.extension_pairing import mark_paired
+    from pilothouse.wiring.extension_pairing import extension_folder, mark_paired, pairing_secret
 
     settings = shared.settings
     journals = private_folder(settings.home, os.environ, "data", "bookmarks/journals")

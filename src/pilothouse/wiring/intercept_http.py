@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from starlette.requests import Request
 
-from pilothouse.cli.token import access_token
 from pilothouse.core.declare.faults import Fault
 from pilothouse.core.net.origins import Doorkeeper
 from pilothouse.core.timeline.timeline import Timeline
@@ -30,6 +29,7 @@ from pilothouse.server.call import parse_args
 from pilothouse.server.transports.asgi import serving
 from pilothouse.server.transports.edge import Guard
 from pilothouse.server.transports.pages import listen
+from pilothouse.wiring.access_token import access_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

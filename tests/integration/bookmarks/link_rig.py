@@ -16,10 +16,10 @@ from pilothouse.bookmarks.extension.keepalive import Timing
 from pilothouse.bookmarks.extension.listener import open_link
 from pilothouse.bookmarks.extension.pairing import Pairing
 from pilothouse.bookmarks.extension.server import Link
-from pilothouse.cli.pair import secret_in
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.machine.port_holders import port_trouble
+from pilothouse.wiring.extension_pairing import secret_in
 from tests.support.extension_peer import GUARD_S
 from tests.support.until import until
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.extension_peer import GUARD_S, extension
 from tests.support.servers import ERAS, PRODUCT, stdio
 from tests.support.until import until

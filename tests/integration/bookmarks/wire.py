@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmarking import carried_out_by
 from tests.support.extension_peer import extension
 from tests.support.ports import free_port

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 import pytest
 
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmarking import carried_out_by
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
 from tests.support.extension_peer import extension

@@ -10,8 +10,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.agent import Agent
 from tests.support.extension_peer import extension
 from tests.support.http_agent import HttpAgent, told

@@ -13,8 +13,8 @@ import pytest
 
 from pilothouse.bookmarks.changes.journal import open_journal
 from pilothouse.bookmarks.extension.server import Link
-from pilothouse.cli.pair import pairing_secret
 from pilothouse.machine.folders import private_folder
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmark_child import FOLDERS, is_whole
 from tests.support.bookmarking import carried_out_by
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks

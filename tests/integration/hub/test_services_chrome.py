@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pilothouse.bookmarks.extension.server import Link
-from pilothouse.cli.pair import pairing_secret
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmark_chrome import BookmarkChrome
 from tests.support.services_rig import add, sharing
 from tests.support.until import until

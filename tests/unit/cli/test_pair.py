@@ -12,6 +12,7 @@ from pilothouse.bookmarks.extension.pairing import as_meant
 from pilothouse.cli import main as cli
 from pilothouse.cli import pair
 from pilothouse.core.settings import Settings
+from pilothouse.wiring.extension_pairing import extension_folder, pairing_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ def test_a_new_code_replaces_the_present_one(
     new = capsys.readouterr().out
     assert CODE.fullmatch(new)
     assert new != old
-    assert pair.pairing_secret(settings).value() == as_meant(new)
+    assert pairing_secret(settings).value() == as_meant(new)
 
 
 def test_the_steps_name_the_folder_the_page_and_the_port(
@@ -54,7 +55,7 @@ def test_the_steps_name_the_folder_the_page_and_the_port(
 ) -> None:
     pair.main(settings, new=False)
     said = capsys.readouterr().err
-    folder = pair.extension_folder()
+    folder = extension_folder()
     assert folder is not None
     assert (folder / "manifest.json").is_file()
     for part in (str(folder), "chrome://extensions", "9876", "every 30 s"):
@@ -75,10 +76,10 @@ def test_a_code_that_cannot_be_kept_is_one_line_and_exit_code_two(
 
 def test_an_installed_package_has_the_extension_inside(tmp_path: Path) -> None:
     package = tmp_path / "lib" / "pilothouse"
-    assert pair.extension_folder(package) is None
+    assert extension_folder(package) is None
     (package / "extension").mkdir(parents=True)
     (package / "extension" / "manifest.json").write_text("{}")
-    assert pair.extension_folder(package) == package / "extension"
+    assert extension_folder(package) == package / "extension"
 
 
 def test_the_command_line_knows_it(

@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.cli import pair
 from pilothouse.cli.doctor import machine
 from pilothouse.cli.doctor import probes as probe
 from pilothouse.cli.doctor import report as doctor_report
@@ -27,7 +26,7 @@ from pilothouse.core.settings import BY_NAME, Settings
 from pilothouse.machine.chromium import finder as browser
 from pilothouse.machine.folders import folder_for
 from pilothouse.machine.port_holders import Holder, listeners
-from pilothouse.wiring.extension_pairing import FOLDER
+from pilothouse.wiring.extension_pairing import FOLDER, extension_folder, secret_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -191,13 +190,13 @@ def check_tokens(context: Context) -> Iterator[Finding]:
 
 
 def check_extension(context: Context) -> Iterator[Finding]:
-    folder = pair.extension_folder(context.package)
+    folder = extension_folder(context.package)
     if folder is None:
         yield Finding("extension", "ok", "not part of this build")
         return
     said = f"{folder}; load it at chrome://extensions with developer mode on"
     where = folder_for(context.settings.home, context.environ, "config", FOLDER)
-    if pair.secret_in(where).present():
+    if secret_in(where).present():
         yield Finding("extension", "ok", f"{said}; `pilothouse pair` shows its code")
     else:
         yield Finding("extension", "note", f"{said}; it was never paired", "pilothouse pair")

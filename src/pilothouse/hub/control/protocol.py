@@ -1,4 +1,4 @@
-"""What is said on the hub's control socket: one JSON object a line. Pure, but for who the peer is.
+"""What is said on the hub's control socket: one JSON object a line. Pure, but for `ask`.
 
     relay:    {"hello": {"version": V, "pid": N, "settings": {…}, "cwd": PATH}}
     hub:      {"welcome": {"version": V, "pid": N, "url": URL, "worker": KIND}}, or {"refused": WHY}
@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,35 +91,6 @@ class Lines:
             raise BadWord("a line is too long")
         for line in lines:
             yield heard(line)
-
-
-def peer_uid(link: socket.socket) -> int:
-    """The user at the other end of a unix socket, as the kernel knows it."""
-    if sys.platform == "linux":
-        return _credentials(link)[1]
-    # macOS and the BSDs: struct xucred, of which the second number is the user.
-    told = link.getsockopt(0, 1, 76)
-    _version, uid = struct.unpack("Ii", told[:8])
-    return int(uid)
-
-
-def listening_pid(path: str) -> int:
-    """The process that listens at a unix socket, also one that does not answer; 0: not known.
-
-    Raises:
-        OSError: nobody does.
-    """
-    with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(REACH_S)
-        link.connect(path)
-        return _credentials(link)[0] if sys.platform == "linux" else 0
-
-
-def _credentials(link: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end, on Linux."""
-    told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _gid = struct.unpack("3i", told)
-    return int(pid), int(uid)
 
 
 def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[str, Any] | None:

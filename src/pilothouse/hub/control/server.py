@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.hub.control import protocol as control
-from pilothouse.hub.control.protocol import BadWord, Hello, heard, parse_hello, peer_uid, said
+from pilothouse.hub.control.protocol import BadWord, Hello, heard, parse_hello, said
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord, WorkerStartFailed
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at, peer_uid
 
 if TYPE_CHECKING:
     import socket

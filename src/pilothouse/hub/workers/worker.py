@@ -29,6 +29,7 @@ from pilothouse.hub.services.client import ServiceLink
 from pilothouse.hub.workers import Use
 from pilothouse.hub.workers import zygote as warm
 from pilothouse.hub.workers.builtin import LINES, USE_PATH
+from pilothouse.ipc.local_socket import listen_at
 from pilothouse.ipc.rpc import ServiceBroke
 from pilothouse.server.runtime import TIMELINE_URI, open_house
 from pilothouse.wiring import standalone as app
@@ -82,7 +83,7 @@ def serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> int:
     if order.temp:
         # Of browsers and their driver alone: Python has made up its mind in the parent.
         os.environ["TMPDIR"] = order.temp
-    lines = warm.listen_at(order.socket + LINES)
+    lines = listen_at(order.socket + LINES)
     anyio.run(_serve, order, listener, lines, bond)
     return 0
 
@@ -236,7 +237,7 @@ async def _rehearse(folder: Path) -> None:
     settings = Settings(home=str(folder), log_level="error")
     door = folder / "door"
     lines = folder / "lines"
-    async with _answering(settings, warm.listen_at(str(door)), warm.listen_at(str(lines))):
+    async with _answering(settings, listen_at(str(door)), listen_at(str(lines))):
         await _talk(door)
         for hello in _HELLOS:
             await _talk_in_lines(lines, hello)

@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pilothouse.ipc.local_socket import listen_at
 from pilothouse.machine.shared_pages import share_what_lives
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     type Serve = Callable[[Order, socket.socket, Bond], int]
     """Serves on the listener until a signal or until the bond breaks; the exit code."""
 
-BACKLOG = 128
 LONGEST = 4 << 20
 """Of a line, in bytes."""
 _LINE = 1 << 16
@@ -330,22 +330,6 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # it ended before that was set
-
-
-def listen_at(path: str) -> socket.socket:
-    """A listening socket that only this user may open."""
-    listener = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o177)
-    try:
-        listener.bind(path)
-        listener.listen(BACKLOG)
-    except (OSError, ValueError):  # the latter: a path that no system takes
-        listener.close()
-        raise
-    finally:
-        os.umask(mask)
-    listener.setblocking(False)
-    return listener
 
 
 class FolderGone(Exception):

@@ -13,9 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.hub.control.protocol import peer_uid
-from pilothouse.hub.files import LONGEST_SOCKET_PATH
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import LONGEST_PATH, listen_at, peer_uid
 from pilothouse.machine.chromium.shared_pipe import ENDS, BrowserPipe
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def _listening() -> Iterator[socket.socket]:
     """Make a socket with a short path that only this user can open."""
     folder = tempfile.mkdtemp(prefix="pilothouse-")
     try:
-        if len(os.fsencode(folder)) > LONGEST_SOCKET_PATH - len("/pipe"):
+        if len(os.fsencode(folder)) > LONGEST_PATH - len("/pipe"):
             os.rmdir(folder)
             folder = tempfile.mkdtemp(prefix="pilothouse-", dir="/tmp")
         with listen_at(f"{folder}/pipe") as listener:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.cli import pair
 from pilothouse.cli.doctor import checks as doctor
 from pilothouse.cli.doctor import machine as doctor_machine
 from pilothouse.cli.doctor.machine import Context
 from pilothouse.core.settings import Settings
 from pilothouse.machine import folders
 from pilothouse.machine.chromium.finder import find_browser
+from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ def test_the_extension_is_named_once_shipped_and_paired_once_it_has_a_code(tmp_p
     assert str(tmp_path / "extension") in present.said
     assert (present.state, present.fix) == ("note", "pilothouse pair")
     assert not (tmp_path / "home").exists(), "a check changes nothing"
-    pair.pairing_secret(context.settings).value()
+    pairing_secret(context.settings).value()
     (paired,) = doctor.check_extension(context)
     assert (paired.state, paired.fix) == ("ok", "")
 

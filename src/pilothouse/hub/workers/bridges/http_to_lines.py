@@ -21,7 +21,7 @@ from pilothouse.hub.mcp.revision_2026 import (
     unsupported,
 )
 from pilothouse.hub.model import GatewayFault
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -36,7 +36,7 @@ from pilothouse.hub.ports import Upstream
 from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.bridges.stdio_pipe import Pipe
 from pilothouse.hub.workers.spawned import Said, SpawnedWorker
-from pilothouse.hub.workers.zygote import listen_at
+from pilothouse.ipc.local_socket import listen_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
