@@ -24,7 +24,8 @@ _COPIED = ("src", "scripts", "docs", "web", "extension")
 
 def follow(page: str, folder: Path) -> list[str]:
     """Do in a folder what a page says of files, and return its commands."""
-    path, commands = folder, []
+    path = folder
+    commands: list[str] = []
     parts = re.split(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     for text, kind, block in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
         if named := [match[1] for line in text.splitlines() if (match := _FILE.match(line))]:
