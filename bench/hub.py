@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pilothouse.hub.control import protocol as control
+from pilothouse.hub.control import protocol
 from pilothouse.hub.files import hub_files
 
 GUARD_S = 60.0
@@ -13,7 +13,7 @@ GUARD_S = 60.0
 
 def hub_status(home: Path) -> dict[str, Any] | None:
     """What `pilothouse status` shows; None: no hub runs."""
-    answer = control.ask(str(hub_files(str(home), {}).socket), {"status": True})
+    answer = protocol.ask(str(hub_files(str(home), {}).socket), {"status": True})
     return None if answer is None else answer["status"]
 
 
@@ -33,7 +33,7 @@ def stop_hub(home: Path) -> None:
     if not home.exists():
         return
     files = hub_files(str(home), {})
-    control.ask(str(files.socket), {"stop": True})
+    protocol.ask(str(files.socket), {"stop": True})
     until = time.monotonic() + GUARD_S
     while (held := files.hold()) is None:
         if time.monotonic() > until:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.cli.doctor import probes as doctor_probe
-from pilothouse.cli.doctor import report as doctor_report
+from pilothouse.cli.doctor import probes, report
 from pilothouse.cli.doctor.report import Finding
 from pilothouse.machine.chromium.finder import find_browser
 from tests.support.until import wait_until
@@ -184,11 +183,11 @@ def test_a_browser_that_hangs_is_ended_with_its_children(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     pids = folder / "pids"
     hanging = program(folder / "chrome", f'sleep 300 & echo $$ $! >> "{pids}"; wait')
-    assert doctor_probe.browser_version(hanging, deadline_sec=0.5) == (
+    assert probes.browser_version(hanging, deadline_sec=0.5) == (
         False,
         "--version did not answer within 0.5 s",
     )
-    start = doctor_probe.start_headless(hanging, deadline_sec=0.5)
+    start = probes.start_headless(hanging, deadline_sec=0.5)
     assert start.reason == "did not open its debugging port within 0.5 s"
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 4
@@ -218,7 +217,7 @@ def test_a_terminal_gets_colour_and_a_long_fix_on_one_line() -> None:
     reader, writer = pty.openpty()
     try:
         with open(writer, "w", encoding="utf-8", closefd=False) as terminal:
-            doctor_report.show([Finding("profile", "warn", "[bold]locked", fix)], terminal)
+            report.show([Finding("profile", "warn", "[bold]locked", fix)], terminal)
         shown = os.read(reader, 65536).decode()
     finally:
         os.close(writer)

@@ -23,7 +23,7 @@ from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.server.runtime import open_house
-from pilothouse.wiring import standalone as app
+from pilothouse.wiring import standalone
 from pilothouse.wiring.access_token import access_token
 from pilothouse.wiring.groups import PARTS
 from tests.support.forking import PRODUCT, START_S, forking
@@ -185,8 +185,8 @@ async def sharing(*, offers: bool = True, **settings: Any) -> AsyncIterator[Rig]
         bookmarks_port=0,
         **settings,
     )
-    redactor = app.make_redactor(chosen)
-    log = app.make_log(chosen, redactor)
+    redactor = standalone.make_redactor(chosen)
+    log = standalone.make_log(chosen, redactor)
     path = sockets / (SERVICES if offers else "elsewhere")
     try:
         async with (

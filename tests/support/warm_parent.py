@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.hub.workers import zygote as warm
+from pilothouse.hub.workers import zygote
 from pilothouse.machine.child import start_child
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHOP = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 600 & wait' &); sleep 601 & wait"
 
 
-def serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> int:
+def serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> int:
     wish = order.settings
     if "fail" in wish:
         raise RuntimeError("the worker has no such option")
@@ -37,7 +37,7 @@ def serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> int:
     return 7
 
 
-async def _serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> None:
+async def _serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(
@@ -75,4 +75,4 @@ def _descriptors() -> list[str]:
 
 
 if __name__ == "__main__":
-    warm.run(sys.argv[1], lambda: random.seed(1), serve)
+    zygote.run(sys.argv[1], lambda: random.seed(1), serve)

@@ -222,9 +222,9 @@ def _run(
     extend: Extend | None,
 ) -> int:
     if command == "doctor":
-        from pilothouse.cli.doctor import checks as doctor
+        from pilothouse.cli.doctor import checks
 
-        return doctor.main(settings, as_json=parsed.json)
+        return checks.main(settings, as_json=parsed.json)
 
     check_home(settings)
     if command == "chrome":

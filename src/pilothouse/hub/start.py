@@ -43,11 +43,11 @@ def serve_hub(settings: Settings, given: Mapping[str, Any], ready: Ready) -> int
     Raises:
         StartError: it cannot start as asked.
     """
-    from pilothouse.wiring import standalone as app
+    from pilothouse.wiring import standalone
 
-    app.check_startable(settings)
-    app.check_store(settings)
-    app.check_client_cert(settings)
+    standalone.check_startable(settings)
+    standalone.check_store(settings)
+    standalone.check_client_cert(settings)
     files = hub_files(settings.home, os.environ)
     running = become_hub(files)
     if running is not None:
@@ -128,16 +128,16 @@ def _run(
     import anyio
 
     from pilothouse.hub.assembly import Plan, serve
-    from pilothouse.wiring import standalone as app
+    from pilothouse.wiring import standalone
 
-    oauth = app.make_oauth(settings)
-    tls = app.make_tls(settings)
-    redactor = app.make_redactor(settings)
-    log = app.make_log(settings, redactor)
-    listener = app.listener(settings, exact=exact_port)
+    oauth = standalone.make_oauth(settings)
+    tls = standalone.make_tls(settings)
+    redactor = standalone.make_redactor(settings)
+    log = standalone.make_log(settings, redactor)
+    listener = standalone.listener(settings, exact=exact_port)
     plan = Plan(settings, files, redactor, log, listener, oauth, tls, ready, leaves)
     _have_room_for_connections()
-    app.calm_collector()
+    standalone.calm_collector()
     try:
         anyio.run(serve, plan)
     except ExceptionGroup as failed:
@@ -146,7 +146,7 @@ def _run(
             raise
         while isinstance(wrong, ExceptionGroup):
             wrong = wrong.exceptions[0]
-        raise app.StartError(str(wrong)) from None
+        raise standalone.StartError(str(wrong)) from None
 
 
 def _have_room_for_connections() -> None:

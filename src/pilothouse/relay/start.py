@@ -121,13 +121,13 @@ def _check(settings: Settings) -> None:
     """What can only be checked with more than the standard library is rarely set."""
     check_named(settings.worker_env)
     if settings.redact or settings.store or settings.client_cert:
-        from pilothouse.wiring import standalone as app
+        from pilothouse.wiring import standalone
 
         try:
-            app.make_redactor(settings)
-            app.check_store(settings)
-            app.check_client_cert(settings)
-        except app.StartError as error:
+            standalone.make_redactor(settings)
+            standalone.check_store(settings)
+            standalone.check_client_cert(settings)
+        except standalone.StartError as error:
             raise BadSetting(str(error)) from None
 
 

@@ -20,7 +20,7 @@ from pilothouse.hub.services.client import ServiceLink
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.state import Seat
 from pilothouse.server.runtime import open_house
-from pilothouse.wiring import standalone as app
+from pilothouse.wiring import standalone
 from pilothouse.wiring.agents import Showing
 from pilothouse.wiring.groups import PARTS
 from tests.support.until import until
@@ -39,8 +39,8 @@ GUARD_S = 30.0
 async def hub_and_worker(folder: Path) -> AsyncIterator[tuple[HubShowing, House, ServiceLink]]:
     """Both in this process, with a real socket between them."""
     settings = Settings(home=str(folder), log_level="error")
-    redactor = app.make_redactor(settings)
-    log = app.make_log(settings, redactor)
+    redactor = standalone.make_redactor(settings)
+    log = standalone.make_log(settings, redactor)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         house = await enter(open_house(PARTS, settings, redactor, log))

@@ -18,7 +18,7 @@ import pytest
 
 from pilothouse.e2e.browser.playwright import Engine, Launch
 from pilothouse.e2e.model import BrowserLaunchFailed
-from pilothouse.machine.chromium import shared_pipe as browser_pipe
+from pilothouse.machine.chromium import shared_pipe
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 from pilothouse.machine.chromium.pipe_launch import share_pipe
 from pilothouse.observe.cdp.client import Cdp, CdpGone
@@ -317,7 +317,7 @@ async def test_a_driver_that_reads_nothing_keeps_the_observer_from_nothing(tmp_p
 async def test_an_observer_that_takes_nothing_keeps_the_driver_from_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(browser_pipe, "HOLD_S", 600)
+    monkeypatch.setattr(shared_pipe, "HOLD_S", 600)
     async with open_rig(tmp_path) as rig:
         line = rig.pipe._line
         assert line is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.hub.mcp import template_probe as capture
+from pilothouse.hub.mcp import template_probe
 from pilothouse.hub.workers import command
 from tests.support.forkserver import REAL_PROCESSES
 from tests.support.living import living, none_left
@@ -42,7 +42,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     A client that waits for what they all answer alike would be told to come again after 8 s.
     """
     monkeypatch.setattr(command, "TEMPLATE_S", GUARD_S)
-    monkeypatch.setattr(capture, "OTHER_ERA_S", GUARD_S)
+    monkeypatch.setattr(template_probe, "OTHER_ERA_S", GUARD_S)
 
 
 @pytest.fixture

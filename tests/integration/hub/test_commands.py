@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.hub.http.client import NoAnswer, delete, post
-from pilothouse.hub.mcp import template_probe as capture
+from pilothouse.hub.mcp import template_probe
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers import Running, StartFailed, command
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
@@ -384,7 +384,7 @@ async def test_a_real_server_s_template_is_captured_in_both_eras_and_nothing_sta
 async def test_a_server_that_knows_one_era_alone_is_taken_for_what_it_is(
     commands: Commands, over: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "OTHER_ERA_S", 1.0)
+    monkeypatch.setattr(template_probe, "OTHER_ERA_S", 1.0)
     template = await commands.odd(over, "2025").template()
     assert [tool["name"] for tool in template.handshake["tools/list"]["tools"]] == ["who"]
     assert template.versions[-1] == "2025-11-25"
@@ -404,7 +404,7 @@ async def test_a_start_for_a_template_that_takes_long_goes_on_for_who_comes_next
             await kind.template()
     await asyncio.to_thread(go.touch)
     monkeypatch.setattr(command, "TEMPLATE_S", GUARD_S)
-    monkeypatch.setattr(capture, "OTHER_ERA_S", GUARD_S)
+    monkeypatch.setattr(template_probe, "OTHER_ERA_S", GUARD_S)
     assert (await kind.template()).modern
     assert commands.started == 1
 

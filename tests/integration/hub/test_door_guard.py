@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.core.net.origins import Doorkeeper
-from pilothouse.hub.http import connection
-from pilothouse.hub.http import listener as http_door
+from pilothouse.hub.http import connection, listener
 from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key
 from pilothouse.hub.ports import Denied, Upstream
@@ -423,7 +422,7 @@ async def test_a_client_that_never_finishes_is_hung_up_on(
     upstream: tuple[Plain, Rig], monkeypatch: pytest.MonkeyPatch, limit: str, sent: bytes
 ) -> None:
     monkeypatch.setattr(connection, limit, 0.05)
-    monkeypatch.setattr(http_door, "SWEEP_S", 0.02)
+    monkeypatch.setattr(listener, "SWEEP_S", 0.02)
     _, rig = upstream
     client = await rig.connect()
     client.send(sent)
@@ -446,7 +445,7 @@ async def test_a_head_in_single_bytes_is_read(upstream: tuple[Plain, Rig]) -> No
 async def test_more_connections_than_there_may_be_are_closed(
     upstream: tuple[Plain, Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_door, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
     _, rig = upstream
     kept = [await rig.connect() for _ in range(2)]
     for client in kept:

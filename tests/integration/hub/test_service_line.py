@@ -16,7 +16,7 @@ import pytest
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.hub_port import HubLost
 from pilothouse.hub.services.client import ServiceLink
-from pilothouse.ipc import unix as service_door
+from pilothouse.ipc import unix
 from pilothouse.ipc.frames import BadMessage
 from pilothouse.ipc.rpc import MOST_UNREAD, Line, LineLost, ServiceBroke
 from pilothouse.ipc.unix import open_service_door
@@ -286,7 +286,7 @@ async def test_a_link_without_a_door_says_why(sockets: Path) -> None:
 
 
 async def test_another_user_is_not_served(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_door, "peer_uid", lambda link: os.getuid() + 1)
+    monkeypatch.setattr(unix, "peer_uid", lambda link: os.getuid() + 1)
     reported: list[str] = []
     link = ServiceLink("agent", lambda do, error: None)
     async with open_service_door(

@@ -12,7 +12,7 @@ import pytest
 
 from pilothouse.intercept.history import checkpoint as history_log
 from pilothouse.intercept.history import file as history_file
-from pilothouse.intercept.history import text_indexer as indexing
+from pilothouse.intercept.history import text_indexer
 from pilothouse.intercept.history import writer as history
 from pilothouse.intercept.history.segments import segments
 from pilothouse.intercept.model import Address, Exchange
@@ -306,8 +306,8 @@ async def test_urls_and_texts_are_found_by_their_trigrams(path: Path) -> None:
 async def test_a_long_text_is_found_by_any_part_of_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "LEAST_CHARS", 1000)
-    monkeypatch.setattr(indexing, "MOST_CHARS", 1000)
+    monkeypatch.setattr(text_indexer, "LEAST_CHARS", 1000)
+    monkeypatch.setattr(text_indexer, "MOST_CHARS", 1000)
     # No three characters of it come twice, so that none stands in for one that was left out.
     text = "".join(random.Random(1).sample([chr(code) for code in range(0x4E00, 0x9F00)], 8000))
     async with open_writer(path) as writer:
@@ -330,7 +330,7 @@ async def test_a_segment_that_is_full_is_merged_and_followed_by_another(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "SEGMENTS", (1 << 30) // 500)
-    monkeypatch.setattr(indexing, "STEP_ROWS", 10)
+    monkeypatch.setattr(text_indexer, "STEP_ROWS", 10)
     async with open_writer(path, max_bytes=1 << 30) as writer:
         for number in range(60):
             writer.post(answer(asked(f"/number/{number}")))

@@ -10,7 +10,7 @@ import pytest
 
 from pilothouse.core.declare.faults import Fault, InvalidInput, RateLimited
 from pilothouse.intercept.model import Address, JobNotFound, PacketNotFound
-from pilothouse.intercept.replay import edits as editing
+from pilothouse.intercept.replay import edits
 from pilothouse.intercept.replay.http1 import parse_head
 from pilothouse.intercept.replay.jobs import KEPT_JOBS, MOST_RUNNING
 from tests.integration.intercept.history_rig import CLOCK
@@ -397,13 +397,13 @@ async def test_the_loop_goes_on_while_a_large_body_is_edited(
     packet_id = await jobs_rig.packet(wire.port, head, body)
     threads: list[int] = []
 
-    apply = editing.apply
+    apply = edits.apply
 
     def noted(*args: Any, **options: Any) -> Any:
         threads.append(threading.get_ident())
         return apply(*args, **options)
 
-    monkeypatch.setattr(editing, "apply", noted)
+    monkeypatch.setattr(edits, "apply", noted)
     answer = await resent(jobs_rig, packet_id, modifications=[regex("9abc", "-")])
     assert threads
     assert threading.get_ident() not in threads

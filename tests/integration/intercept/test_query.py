@@ -12,7 +12,7 @@ from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.history.schema import ORDERS
 from pilothouse.intercept.model import BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, HistoryPage
-from pilothouse.intercept.query import scan as walking
+from pilothouse.intercept.query import scan
 from pilothouse.intercept.query.reader import HistoryReader
 from tests.support.packets import START_MS, TRAFFIC, History, Sent, ids_of, made, unhurried
 
@@ -115,8 +115,8 @@ MEANINGS: tuple[tuple[str, list[int]], ...] = (
 @pytest.fixture(params=[1, 512], ids=["step by step", "at once"])
 def hits_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How far one answer of the text index goes."""
-    monkeypatch.setattr(walking, "FIRST_HITS", request.param)
-    monkeypatch.setattr(walking, "WIDEST", 2 * request.param)
+    monkeypatch.setattr(scan, "FIRST_HITS", request.param)
+    monkeypatch.setattr(scan, "WIDEST", 2 * request.param)
 
 
 @pytest.mark.usefixtures("hits_at_once")

@@ -187,9 +187,9 @@ def _fork_own_processes(address: str) -> None:
     asked for real ones."""
     if REAL_PROCESSES.items() <= os.environ.items():
         return
-    from pilothouse.hub.workers import factory as pools
+    from pilothouse.hub.workers import factory
 
-    names = vars(pools)
+    names = vars(factory)
     start_child, execve = names["start_child"], os.execve
 
     def start(argv: Sequence[str], **how: Any) -> Any:
@@ -213,11 +213,10 @@ def _forked(argv: Sequence[str], address: str) -> Sequence[str]:
 
 def _be_warm_parent(_module: str, args: list[str]) -> int:
     """Run the module of warm parents, less what this process did when it was the fork server."""
-    from pilothouse.hub.workers import worker
-    from pilothouse.hub.workers import zygote as warm
+    from pilothouse.hub.workers import worker, zygote
 
     tempfile.gettempdir()  # asked before workers have another
-    warm.run(args[0], lambda: None, worker.serve)
+    zygote.run(args[0], lambda: None, worker.serve)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.server import groups as parts
+from pilothouse.server import groups
 from pilothouse.server.groups import LaterPart, Part
 from pilothouse.wiring.groups import PARTS
 from tests.support import fixture_tools as fixture
@@ -76,7 +76,7 @@ def test_a_missing_or_unreadable_manifest_costs_time_only(
     file = tmp_path / "manifest.json"
     if content is not None:
         file.write_text(content)
-    monkeypatch.setattr(parts, "MANIFEST", file)
+    monkeypatch.setattr(groups, "MANIFEST", file)
     _forget()
     try:
         part = LaterPart("fixtures", lambda: fixture.PART)
@@ -86,5 +86,5 @@ def test_a_missing_or_unreadable_manifest_costs_time_only(
 
 
 def _forget() -> None:
-    parts.manifest.cache_clear()
-    parts._listed.cache_clear()
+    groups.manifest.cache_clear()
+    groups._listed.cache_clear()

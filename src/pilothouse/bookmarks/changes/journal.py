@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pilothouse.bookmarks.changes import journal_entry as records
+from pilothouse.bookmarks.changes import journal_entry
 from pilothouse.bookmarks.changes.change import Create
 from pilothouse.bookmarks.changes.journal_entry import Entry, Step
 from pilothouse.bookmarks.changes.plans import Plans
@@ -88,7 +88,7 @@ class Journal:
         if "ids" in line:
             self._ids.update(line["ids"])
             return
-        records.take(self._entries, line)
+        journal_entry.take(self._entries, line)
         entry = self._entries[line["e"]]
         entry.bytes += length
         self._last = max(self._last, int(entry.id.partition("-")[0]))
@@ -192,12 +192,12 @@ class Journal:
         Raises:
             NotAvailable: it cannot be written, so it must not be done.
         """
-        entry.steps.append(Step(change, was and records.image(was), _now(), back))
+        entry.steps.append(Step(change, was and journal_entry.image(was), _now(), back))
         number = len(entry.steps) - 1
         is_new = entry.id not in self._entries
-        lines = [records.head(entry)] if is_new else []
+        lines = [journal_entry.head(entry)] if is_new else []
         try:
-            self._append(entry, *lines, records.begun(entry, number))
+            self._append(entry, *lines, journal_entry.begun(entry, number))
         except OSError as error:
             entry.steps.pop()
             raise self._unusable(error) from None
@@ -207,22 +207,22 @@ class Journal:
     def did(self, entry: Entry, number: int, made: Node | None, outcome: Outcome = "") -> None:
         """A step was carried out; with an outcome, the entry ended with it."""
         step = entry.steps[number]
-        step.state, step.made = "done", records.image(made or {})
+        step.state, step.made = "done", journal_entry.image(made or {})
         entry.outcome = outcome
-        self._note(entry, records.ended(entry, number), *self._closing(entry))
+        self._note(entry, journal_entry.ended(entry, number), *self._closing(entry))
         self._learn(step)
 
     def refused(self, entry: Entry, number: int) -> None:
         """A step was not carried out, for certain."""
         entry.steps[number].state = "refused"
-        self._note(entry, records.ended(entry, number))
+        self._note(entry, journal_entry.ended(entry, number))
 
     def leave(self, entry: Entry, back: int, why: str) -> None:
         """A step cannot be taken back."""
         change = entry.steps[back].change
         entry.steps.append(Step(change, None, _now(), back, "left", why=why))
         number = len(entry.steps) - 1
-        self._note(entry, records.begun(entry, number), records.ended(entry, number))
+        self._note(entry, journal_entry.begun(entry, number), journal_entry.ended(entry, number))
 
     def end(self, entry: Entry, outcome: Outcome) -> None:
         entry.outcome = outcome
@@ -240,7 +240,7 @@ class Journal:
             return []
         if entry.outcome == "done" and entry.undoes in self._entries:
             self._entries[entry.undoes].undone_by = entry.id
-        return [records.closed(entry)]
+        return [journal_entry.closed(entry)]
 
     def _learn(self, step: Step) -> None:
         made = step.made.get("id")
@@ -277,11 +277,11 @@ class Journal:
         has_old = any(map(self._is_old, self._entries.values())) and len(kept) < len(self._entries)
         if not going or (going * 2 < self._file.size and not has_many and not has_old):
             return
-        named = {id for entry in kept for id in records.ids_in(entry)}
+        named = {id for entry in kept for id in journal_entry.ids_in(entry)}
         ids = {id: self.current(id) for id in named if id in self._ids}
         data = [to_line({"ids": ids})] if ids else []
         for entry in kept:
-            written = [to_line(line) for line in records.lines_of(entry)]
+            written = [to_line(line) for line in journal_entry.lines_of(entry)]
             entry.bytes = sum(map(len, written))
             data += written
         try:

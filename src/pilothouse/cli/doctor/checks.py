@@ -17,13 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.doctor import machine
-from pilothouse.cli.doctor import probes as probe
-from pilothouse.cli.doctor import report as doctor_report
+from pilothouse.cli.doctor import machine, probes, report
 from pilothouse.cli.doctor.machine import Context
 from pilothouse.cli.doctor.report import Finding
 from pilothouse.core.settings import BY_NAME, Settings
-from pilothouse.machine.chromium import finder as browser
+from pilothouse.machine.chromium import finder
 from pilothouse.machine.folders import folder_for
 from pilothouse.machine.port_holders import Holder, listeners
 from pilothouse.wiring.extension_pairing import FOLDER, extension_folder, secret_in
@@ -61,7 +59,7 @@ def check_python(context: Context) -> Iterator[Finding]:
     else:
         yield Finding("python", "ok", f"{version} at {sys.executable}")
     # Python writes bytecode by itself unless it is forbidden to; then every start compiles anew.
-    if context.environ.get("PYTHONDONTWRITEBYTECODE") and probe.uncompiled(context.package):
+    if context.environ.get("PYTHONDONTWRITEBYTECODE") and probes.uncompiled(context.package):
         said = "PYTHONDONTWRITEBYTECODE is set and bytecode is missing, so every start is slow"
         fix = f"{machine.this_python()} -m compileall -q {shlex.quote(str(context.package))}"
         yield Finding("python", "note", said, fix)
@@ -70,14 +68,14 @@ def check_python(context: Context) -> Iterator[Finding]:
 def check_browser(context: Context) -> Iterator[Finding]:
     """Finds it, asks its version and starts it; what comes after a failure is left out."""
     named = context.settings.browser
-    found = browser.find_browser(context.environ, named)
+    found = finder.find_browser(context.environ, named)
     if found is None:
         said = "no Chrome, Chromium or Edge was found"
         if named:
             said = f"{machine.browser_named_by(context)}: {named} is not a program that can be run"
         yield Finding("browser", "block", said, machine.another_browser(context))
         return
-    runs, answer = probe.browser_version(found.path)
+    runs, answer = probes.browser_version(found.path)
     if not runs:
         said = f"{found.path} does not run: {answer}"
         yield Finding("browser", "block", said, machine.another_browser(context))
@@ -85,7 +83,7 @@ def check_browser(context: Context) -> Iterator[Finding]:
     source = {"named": f"named by {machine.browser_named_by(context)}", "PATH": "on PATH"}
     where = source.get(found.source, f"from {found.source}")
     yield Finding("browser", "ok", f"{answer} at {found.path}, {where}")
-    start = probe.start_headless(found.path)
+    start = probes.start_headless(found.path)
     if start.reason:
         said = f"{found.path} does not start headless; it {start.reason}"
         yield Finding("start", "block", said, machine.mend_start(context, found.path, start.reason))
@@ -116,7 +114,7 @@ def check_ports(context: Context) -> Iterator[Finding]:
             yield Finding("port", "ok", f"{name} takes any free one")
             continue
         host = context.settings.http_host if name == "http_port" else LOOPBACK
-        error = probe.bind_error(host, port)
+        error = probes.bind_error(host, port)
         holder = holders.get(port, Holder())
         use = f"{port} ({name})"
         if error is None:
@@ -138,16 +136,16 @@ def check_ports(context: Context) -> Iterator[Finding]:
 def check_state(context: Context) -> Iterator[Finding]:
     for kind, folder in context.folders().items():
         quoted = shlex.quote(str(folder))
-        there = probe.nearest_existing(folder)
-        if not probe.may_write_into(there):
+        there = probes.nearest_existing(folder)
+        if not probes.may_write_into(there):
             reason = "cannot be written" if there.is_dir() else "is not a folder"
             said = f"{kind}: {folder} cannot be used, {there} {reason}"
             # Taking the folder may need rights that the user lacks; naming another never does.
             yield Finding("state", "block", said, 'export PILOTHOUSE_HOME="$HOME/.pilothouse"')
         elif there != folder:
             yield Finding("state", "ok", f"{kind}: {folder} will be made")
-        elif probe.permissions(folder.resolve()) != 0o700:
-            mode = probe.permissions(folder.resolve())
+        elif probes.permissions(folder.resolve()) != 0o700:
+            mode = probes.permissions(folder.resolve())
             said = f"{kind}: {folder} has mode {mode:04o}, others must not read it"
             yield Finding("state", "warn", said, f"chmod 700 {quoted}")
         else:
@@ -155,21 +153,21 @@ def check_state(context: Context) -> Iterator[Finding]:
 
 
 def check_profiles(context: Context) -> Iterator[Finding]:
-    locks = [lock for folder in context.folders().values() for lock in probe.profile_locks(folder)]
+    locks = [lock for folder in context.folders().values() for lock in probes.profile_locks(folder)]
     for lock in locks:
         remove = "rm -f " + " ".join(
             shlex.quote(str(lock.with_name(name)))
             for name in ("SingletonLock", "SingletonSocket", "SingletonCookie")
         )
         try:
-            host, pid = probe.lock_owner(lock)
+            host, pid = probes.lock_owner(lock)
         except (OSError, ValueError):
             yield Finding("profile", "warn", f"{lock} is not a lock of Chromium", remove)
             continue
         if host != socket.gethostname():
             said = f"{lock.parent} was last used on {host}; remove the lock if it is not any more"
             yield Finding("profile", "warn", said, remove)
-        elif probe.holds_lock(pid, lock):
+        elif probes.holds_lock(pid, lock):
             yield Finding("profile", "ok", f"{lock.parent} is in use by the browser of pid {pid}")
         else:
             said = f"{lock.parent} is locked by pid {pid}, which has ended"
@@ -179,11 +177,11 @@ def check_profiles(context: Context) -> Iterator[Finding]:
 
 
 def check_tokens(context: Context) -> Iterator[Finding]:
-    files = [path for folder in context.folders().values() for path in probe.private_files(folder)]
+    files = [path for folder in context.folders().values() for path in probes.private_files(folder)]
     # Stricter than 0600, such as 0400, is fine; what matters is who else may read.
-    open_files = [path for path in files if probe.permissions(path) & 0o077]
+    open_files = [path for path in files if probes.permissions(path) & 0o077]
     for path in open_files:
-        said = f"{path} has mode {probe.permissions(path):04o}, others must not read it"
+        said = f"{path} has mode {probes.permissions(path):04o}, others must not read it"
         yield Finding("token", "warn", said, f"chmod 600 {shlex.quote(str(path))}")
     if not open_files:
         yield Finding("token", "ok", "no file with a token is open to others")
@@ -249,17 +247,17 @@ def main(settings: Settings, as_json: bool = False) -> int:
     """Prints the findings; the exit code is 1 when one of them blocks."""
     findings = list(examine(Context.here(settings, os.environ)))
     if as_json:
-        sys.stdout.write(doctor_report.as_json(findings) + "\n")
+        sys.stdout.write(report.as_json(findings) + "\n")
     else:
-        doctor_report.show(findings, sys.stdout)
-    return doctor_report.exit_code(findings)
+        report.show(findings, sys.stdout)
+    return report.exit_code(findings)
 
 
 def _port_to_move(context: Context, name: str, host: str, why: str, first: int) -> Finding:
     """A port that cannot be had, with the next one that is free and that no other setting wants."""
     wanted = {getattr(context.settings, other) for other in LISTENING}
     nearby = (port for port in range(first, min(first + 100, 65536)) if port not in wanted)
-    other = next((port for port in nearby if probe.bind_error(host, port) is None), 0)
+    other = next((port for port in nearby if probes.bind_error(host, port) is None), 0)
     setting, port = BY_NAME[name], getattr(context.settings, name)
     variable = setting.about.env[0]
     said = f"{port} ({name}) is {why}; {variable} or {setting.flag} moves it"
@@ -273,9 +271,9 @@ def _debugging_port(context: Context, holders: Mapping[int, Holder]) -> Finding:
         return Finding("port", "note", f"{port} (cdp_port) is on {host}, which is not asked")
     if port in holders:
         return Finding("port", "ok", f"{port} (cdp_port), where observe looks: {holders[port]}")
-    found = browser.find_browser(context.environ, context.settings.browser)
+    found = finder.find_browser(context.environ, context.settings.browser)
     program = shlex.quote(str(found.path)) if found else "google-chrome"
-    if browser.needs_no_sandbox():
+    if finder.needs_no_sandbox():
         program += " --no-sandbox"
     # Chrome 136 and later open the port only for a profile that is not the user's own.
     start = f'{program} --remote-debugging-port={port} --user-data-dir="$(mktemp -d)"'

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.machine.chromium import finder as browser
+from pilothouse.machine.chromium import finder
 from pilothouse.machine.folders import state_folders
 
 if TYPE_CHECKING:
@@ -80,17 +80,17 @@ def reinstall(package: str) -> str:
 
 
 def browser_named_by(context: Context) -> str:
-    by_variable = context.environ.get(browser.VARIABLE) == context.settings.browser
-    return browser.VARIABLE if by_variable else "--browser"
+    by_variable = context.environ.get(finder.VARIABLE) == context.settings.browser
+    return finder.VARIABLE if by_variable else "--browser"
 
 
 def another_browser(context: Context) -> str:
     """The command after which a working browser is found."""
     if not context.settings.browser:
         return install_browser(context)
-    other = browser.find_browser({**context.environ, browser.VARIABLE: ""})
-    if browser_named_by(context) == browser.VARIABLE:
-        forget = f"unset {browser.VARIABLE}"
+    other = finder.find_browser({**context.environ, finder.VARIABLE: ""})
+    if browser_named_by(context) == finder.VARIABLE:
+        forget = f"unset {finder.VARIABLE}"
         return forget if other else f"{forget}; {install_browser(context)}"
     if other:
         return f"pilothouse doctor --browser {shlex.quote(str(other.path))}"
@@ -120,7 +120,7 @@ def mend_start(context: Context, path: Path, reason: str) -> str:
     if "sandbox" in reason.lower() and (fix := allow_namespaces(context)):
         return fix
     # The whole output of the browser says more than the one line that we show.
-    flags = "--headless --no-sandbox" if browser.needs_no_sandbox() else "--headless"
+    flags = "--headless --no-sandbox" if finder.needs_no_sandbox() else "--headless"
     return f"{shlex.quote(str(path))} {flags} --enable-logging=stderr --dump-dom about:blank"
 
 

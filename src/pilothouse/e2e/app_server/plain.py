@@ -40,7 +40,7 @@ from pilothouse.machine.net.local_ports import free_port, is_taken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pilothouse.core.net import url_policy as urls
+    from pilothouse.core.net import url_policy
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.e2e.app_server.logs.output import OnLine, Output
     from pilothouse.e2e.app_server.logs.reader import Tail
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.model import ServerState, ServiceSpec, Stream
     from pilothouse.machine.spawn import Process, Spawn
 
-    type Find = Callable[[], Awaitable[Sequence[urls.Address]]]
+    type Find = Callable[[], Awaitable[Sequence[url_policy.Address]]]
     """Gives the addresses at which an app may be asked; none while there are none."""
 
 CLASHES = 3

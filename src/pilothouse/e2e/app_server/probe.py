@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from pilothouse.core.net import url_policy as urls
+    from pilothouse.core.net import url_policy
 
 LOOPBACK = ("127.0.0.1", "::1")
 TRY_S = 5.0
@@ -84,7 +84,9 @@ async def status_of(address: Address, within: float) -> int | None:
     return await _status(LOOPBACK, address, f"localhost:{address.port}", within)
 
 
-async def status_of_url(url: str, addresses: Sequence[urls.Address], within: float) -> int | None:
+async def status_of_url(
+    url: str, addresses: Sequence[url_policy.Address], within: float
+) -> int | None:
     """The same for an app somewhere else, at addresses that were judged: no name is looked up."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -12,7 +12,7 @@ import uuid
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.hub.control import protocol as control
+from pilothouse.hub.control import protocol
 from pilothouse.hub.control.protocol import BadWord, Hello, heard, parse_hello, said
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord, WorkerStartFailed
 from pilothouse.ipc.local_socket import listen_at, peer_uid
@@ -114,7 +114,7 @@ class ControlDoor:
             self._report("control_refused", uid=peer_uid(link))
             link.close()
             return
-        reader, writer = await asyncio.open_unix_connection(sock=link, limit=control.LONGEST)
+        reader, writer = await asyncio.open_unix_connection(sock=link, limit=protocol.LONGEST)
         visitor = Visitor(self, writer)
         self._visitors.add(visitor)
         try:

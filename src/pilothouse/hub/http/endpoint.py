@@ -13,8 +13,7 @@ from pilothouse.hub.http.client import NoAnswer, delete
 from pilothouse.hub.http.forward import SESSION, Forwarder
 from pilothouse.hub.http.push_stream import Standing
 from pilothouse.hub.http.replies import INVALID_REQUEST, Reply, error, error_text, result_text
-from pilothouse.hub.mcp import param_headers
-from pilothouse.hub.mcp import revision_2026 as modern
+from pilothouse.hub.mcp import param_headers, revision_2026
 from pilothouse.hub.mcp import template as front
 from pilothouse.hub.mcp.handshake import Greetings
 from pilothouse.hub.mcp.routing_keys import calls_one_of, key_of, names_in
@@ -113,7 +112,7 @@ class Endpoint:
         if refusal is not None:
             return refusal
         template = await self._templates()
-        refusal = modern.refuse(
+        refusal = revision_2026.refuse(
             call.head, call.message, template.modern_versions, template.versions
         )
         refusal = refusal or param_headers.refuse(call.head, call.message, template.repeated)

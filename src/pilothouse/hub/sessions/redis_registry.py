@@ -26,8 +26,7 @@ from pilothouse.hub.model import (
     SessionRecord,
     SessionUnknown,
 )
-from pilothouse.hub.sessions import redis_scripts as scripts
-from pilothouse.hub.sessions import registry
+from pilothouse.hub.sessions import redis_scripts, registry
 from pilothouse.hub.sessions.redis_lease import GATE, PREFIX, RedisLease, milliseconds, steady
 from pilothouse.hub.sessions.redis_leases import LEASE_S, RENEWALS, continues, parse_gate
 from pilothouse.hub.sessions.redis_records import decode, encode, key_text, parse_key
@@ -160,7 +159,7 @@ class RedisRegistry:
             home.is_unsaved = False
             return
         home.is_unsaved = True
-        await self.lease.run(scripts.SAVE, [_place(home.record.key)], home.token, text, used)
+        await self.lease.run(redis_scripts.SAVE, [_place(home.record.key)], home.token, text, used)
         home.is_unsaved = False
 
     async def end(self, record: SessionRecord) -> None:
@@ -175,7 +174,7 @@ class RedisRegistry:
     async def _end(self, key: Key, home: Home) -> None:
         place = _place(key)
         keys = [place, _SESSIONS, _NAMES, f"{place}:names"]
-        await self.lease.run(scripts.END, keys, home.token, key_text(key), _NAME)
+        await self.lease.run(redis_scripts.END, keys, home.token, key_text(key), _NAME)
         self._ended.pop(key, None)
 
     # Names
@@ -192,7 +191,7 @@ class RedisRegistry:
         digest = _digest(name)
         keys = [_NAME + digest, _NAMES, f"{_place(key)}:names"]
         most = registry.MAX_NAMES, milliseconds(self._kept_s)
-        await self.lease.run(scripts.BIND, keys, key_text(key), digest, _NAME, *most)
+        await self.lease.run(redis_scripts.BIND, keys, key_text(key), digest, _NAME, *most)
         self._unbound.pop(name, None)
 
     async def owner(self, name: str, principal: str) -> Key | None:
@@ -281,7 +280,9 @@ class RedisRegistry:
         while True:
             asked, gate = steady(), lease.gate.id
             keys = [_place(key), GATE + gate, _SESSIONS, _TOKENS]
-            told = await lease.run(scripts.TAKE, keys, gate, GATE, *times, self._max, text, least)
+            told = await lease.run(
+                redis_scripts.TAKE, keys, gate, GATE, *times, self._max, text, least
+            )
             if told == ["lapsed"]:
                 await lease.begin_anew(gate, self._lapsed)
             elif lease.renewed(gate, asked):
@@ -391,7 +392,7 @@ class RedisRegistry:
                 home.is_touched = False
             places = [_place(home.record.key) for home in some]
             keys = [_SESSIONS, *places]
-            await self.lease.run(scripts.TOUCH, keys, milliseconds(self._kept_s))
+            await self.lease.run(redis_scripts.TOUCH, keys, milliseconds(self._kept_s))
 
     async def close(self) -> None:
         """Let others take over at once."""

@@ -26,8 +26,7 @@ from pilothouse.core.settings import Settings, unpacked
 from pilothouse.hub.http.client import delete, get, post
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.services.client import ServiceLink
-from pilothouse.hub.workers import Use
-from pilothouse.hub.workers import zygote as warm
+from pilothouse.hub.workers import Use, zygote
 from pilothouse.hub.workers.builtin import LINES, USE_PATH
 from pilothouse.ipc.local_socket import listen_at
 from pilothouse.ipc.rpc import ServiceBroke
@@ -75,7 +74,7 @@ LAST_S = 2
 """A worker whose parent has died is gone after this, whatever it does."""
 
 
-def serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> int:
+def serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> int:
     """Be a worker until a signal comes."""
     # What the parent had is frozen already; see wiring/standalone.py for why the collector is
     # calmed.
@@ -89,7 +88,7 @@ def serve(order: warm.Order, listener: socket.socket, bond: warm.Bond) -> int:
 
 
 async def _serve(
-    order: warm.Order, listener: socket.socket, lines: socket.socket, bond: warm.Bond
+    order: zygote.Order, listener: socket.socket, lines: socket.socket, bond: zygote.Bond
 ) -> None:
     asyncio.get_running_loop().add_reader(bond.fileno(), _orphaned, bond)
     # To the very end: a second signal must not cut short what the first one began.
@@ -99,7 +98,7 @@ async def _serve(
             log.info("worker_stopping", signal=signal.Signals(await anext(signals)).name)
 
 
-def _orphaned(bond: warm.Bond) -> None:
+def _orphaned(bond: zygote.Bond) -> None:
     # Linux has ended us by then. Elsewhere: in order first, by force soon.
     asyncio.get_running_loop().remove_reader(bond.fileno())
     signal.alarm(LAST_S)
@@ -111,7 +110,7 @@ async def _answering(
     settings: Settings,
     listener: socket.socket,
     lines: socket.socket,
-    order: warm.Order | None = None,
+    order: zygote.Order | None = None,
 ) -> AsyncIterator[Log]:
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.transports.asgi import serving
@@ -130,7 +129,7 @@ async def _answering(
 
 @asynccontextmanager
 async def _house(
-    settings: Settings, redactor: Redactor, log: Log, order: warm.Order | None
+    settings: Settings, redactor: Redactor, log: Log, order: zygote.Order | None
 ) -> AsyncIterator[House]:
     """A worker's house has the hub's services; that of a rehearsal, without an order, its own."""
     if order is None:
@@ -272,4 +271,4 @@ async def _talk_in_lines(door: Path, hello: tuple[str, dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    warm.run(sys.argv[1], partial(warm_up, Path(sys.argv[1]).parent), serve)
+    zygote.run(sys.argv[1], partial(warm_up, Path(sys.argv[1]).parent), serve)

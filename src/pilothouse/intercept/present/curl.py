@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.present.decode import decoded
 from pilothouse.intercept.present.packets import shown_body
-from pilothouse.intercept.replay import recode as recoding
+from pilothouse.intercept.replay import recode
 from pilothouse.intercept.replay.http1 import parse_head
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def _body(request: Side, redactor: Redactor) -> bytes:
     plain = decoded(request.head, request.body)
     if not is_text or shown == plain or redactor.reveal:
         return request.body
-    _, codings = recoding.decode(request.head, request.body)
-    return recoding.encode(shown, codings, like=request.body)
+    _, codings = recode.decode(request.head, request.body)
+    return recode.encode(shown, codings, like=request.body)
 
 
 def _data(body: bytes) -> tuple[list[str], str]:

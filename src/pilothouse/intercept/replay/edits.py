@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.intercept.config.variables import fill
-from pilothouse.intercept.replay import recode as recoding
+from pilothouse.intercept.replay import recode
 from pilothouse.intercept.replay.bounded_regex import TooCostly, check_growth, matches
 from pilothouse.intercept.replay.http1 import (
     HEADER_NAME,
@@ -53,7 +53,7 @@ class RegexReplace:
 
     def apply(self, message: Message, values: Mapping[str, str]) -> tuple[Message, int]:
         """The message with its matches replaced, and how many there were."""
-        body, codings = recoding.decode(message.head, message.body)
+        body, codings = recode.decode(message.head, message.body)
         before = message.head + body
         after, count = self._replaced(before, values)
         if after == before:
@@ -61,11 +61,11 @@ class RegexReplace:
         head, new_body = split_message(after) if message.head else (b"", after)
         if new_body == body:
             return Message(head, message.body), count
-        return Message(head, recoding.encode(new_body, codings, like=message.body)), count
+        return Message(head, recode.encode(new_body, codings, like=message.body)), count
 
     def first_match(self, message: Message) -> str | None:
         """What it would replace first."""
-        body, _ = recoding.decode(message.head, message.body)
+        body, _ = recode.decode(message.head, message.body)
         text, charset = _text(message.head + body)
         found = _compiled(self.pattern, charset).search(text)
         return None if found is None else found[0].encode(charset).decode("utf-8", "replace")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse import __version__
 from pilothouse.core.declare.faults import COMMON
-from pilothouse.intercept.rest import openapi_schemas as schemas
+from pilothouse.intercept.rest import openapi_schemas
 from pilothouse.intercept.tools.config import get_config, restore_config, update_config
 from pilothouse.intercept.tools.history import get_history, get_logs, get_packet_detail
 from pilothouse.intercept.tools.resend import resend_packet
@@ -79,9 +79,9 @@ def operations() -> tuple[Operation, ...]:
             tool=get_history,
             fixed={"all_sessions": True},
             refined={
-                "filter": schemas.FILTER,
-                "order": schemas.ORDER,
-                "fields": schemas.FIELD_NAMES,
+                "filter": openapi_schemas.FILTER,
+                "order": openapi_schemas.ORDER,
+                "fields": openapi_schemas.FIELD_NAMES,
             },
         ),
         Operation(method="GET", path="/mcp/packet/{packet_id}", tool=get_packet_detail),
@@ -98,14 +98,14 @@ def operations() -> tuple[Operation, ...]:
             path="/mcp/resend/{packet_id}",
             tool=resend_packet,
             has_body=True,
-            refined={"modifications": schemas.MODIFICATIONS},
-            one_of=schemas.SOON_ENOUGH,
+            refined={"modifications": openapi_schemas.MODIFICATIONS},
+            one_of=openapi_schemas.SOON_ENOUGH,
         ),
         Operation(
             method="GET",
             path="/mcp/logs",
             tool=get_logs,
-            refined={"since": schemas.SINCE, "filter": schemas.RE2},
+            refined={"since": openapi_schemas.SINCE, "filter": openapi_schemas.RE2},
         ),
         Operation(method="POST", path="/mcp/restore/{backup_id}", tool=restore_config),
     )
@@ -184,7 +184,7 @@ def document() -> dict[str, Any]:
                     "description": "The token that `pilothouse token` prints.",
                 }
             },
-            "schemas": {"Error": _ERROR, **schemas.config_schemas()},
+            "schemas": {"Error": _ERROR, **openapi_schemas.config_schemas()},
         },
     }
 

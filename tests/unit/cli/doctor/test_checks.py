@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.cli.doctor import checks as doctor
+from pilothouse.cli.doctor import checks
 from pilothouse.cli.doctor import machine as doctor_machine
 from pilothouse.cli.doctor.machine import Context
 from pilothouse.core.settings import Settings
@@ -103,7 +103,7 @@ def test_without_an_installed_browser_playwrights_newest_download_is_found(
 
 
 def test_an_old_python_blocks(tmp_path: Path) -> None:
-    finding = next(iter(doctor.check_python(machine(tmp_path, python=(3, 12, 9)))))
+    finding = next(iter(checks.check_python(machine(tmp_path, python=(3, 12, 9)))))
     assert (finding.state, "3.12.9" in finding.said) == ("block", True)
     assert "--python 3.13" in finding.fix
 
@@ -117,7 +117,7 @@ def test_missing_bytecode_is_noted_only_where_python_may_not_write_it(tmp_path: 
 
     def notes(environ: dict[str, str]) -> list[Finding]:
         context = machine(tmp_path, package=package, environ=environ)
-        return [finding for finding in doctor.check_python(context) if finding.state == "note"]
+        return [finding for finding in checks.check_python(context) if finding.state == "note"]
 
     assert notes({"PATH": ""}) == []
     (note,) = notes(forbidden)
@@ -140,9 +140,9 @@ def test_wsl_is_told_from_linux(tmp_path: Path, kernel: str, state: str, fix: st
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "version").write_text(kernel)
     context = machine(tmp_path, environ={"WSL_DISTRO_NAME": "A B"})
-    *_, last = doctor.check_machine(context)
+    *_, last = checks.check_machine(context)
     assert (last.state, last.fix) == (state, fix)
-    assert len(list(doctor.check_machine(machine(tmp_path / "elsewhere")))) == 1
+    assert len(list(checks.check_machine(machine(tmp_path / "elsewhere")))) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_a_kernel_that_denies_namespaces_is_a_warning_for_ordinary_users(
     setting = tmp_path / "proc" / "sys" / file
     setting.parent.mkdir(parents=True)
     setting.write_text(f"{value}\n")
-    (user,) = doctor.check_sandbox(machine(tmp_path, system="linux"))
+    (user,) = checks.check_sandbox(machine(tmp_path, system="linux"))
     assert (user.state, user.fix) == ("warn" if fix else "ok", fix)
-    (root,) = doctor.check_sandbox(machine(tmp_path, system="linux", root=True))
+    (root,) = checks.check_sandbox(machine(tmp_path, system="linux", root=True))
     assert (root.state, "--no-sandbox" in root.said) == ("note", True)
 
 
@@ -202,7 +202,7 @@ def test_a_missing_browser_blocks_with_the_command_of_the_platform(
     context = machine(tmp_path, **facts)
     if find_browser(context.environ):
         pytest.skip("a browser in /Applications is found whatever PATH says")
-    (finding,) = doctor.check_browser(context)
+    (finding,) = checks.check_browser(context)
     assert (finding.check, finding.state, finding.fix) == ("browser", "block", command)
 
 
@@ -216,12 +216,12 @@ def test_a_named_browser_that_is_missing_is_forgotten_by_the_way_it_was_named(
     by_variable = machine(
         tmp_path, settings=settings, environ={**environ, "PILOTHOUSE_BROWSER": "/nope"}
     )
-    (flag,), (variable,) = doctor.check_browser(by_flag), doctor.check_browser(by_variable)
+    (flag,), (variable,) = checks.check_browser(by_flag), checks.check_browser(by_variable)
     assert (flag.state, variable.state) == ("block", "block")
     assert flag.fix == f"pilothouse doctor --browser {chromium}"
     assert variable.fix == "unset PILOTHOUSE_BROWSER"
     chromium.unlink()
-    (alone,) = doctor.check_browser(by_variable)
+    (alone,) = checks.check_browser(by_variable)
     assert alone.fix == f"unset PILOTHOUSE_BROWSER; {PLAYWRIGHT}"
 
 
@@ -238,7 +238,7 @@ def test_a_browser_without_a_version_blocks_and_is_not_started(
     tmp_path: Path, script: str, reason: str
 ) -> None:
     program(tmp_path / "bin" / "google-chrome", script)
-    (finding,) = doctor.check_browser(machine(tmp_path))
+    (finding,) = checks.check_browser(machine(tmp_path))
     assert finding.state == "block"
     assert reason in finding.said
 
@@ -269,7 +269,7 @@ def test_a_browser_that_does_not_start_blocks_with_the_reason_and_its_fix(
         'if [ "$1" = --version ]; then echo Google Chrome 150.0.1.2; exit; fi\n'
         f'echo "{complaint}" >&2; echo chatter >&2; exit 127',
     )
-    found, started = doctor.check_browser(machine(tmp_path))
+    found, started = checks.check_browser(machine(tmp_path))
     assert (found.state, "Google Chrome 150.0.1.2" in found.said) == ("ok", True)
     assert (started.check, started.state, started.fix) == ("start", "block", fix)
     assert started.said.endswith(f"it exited with 127: {complaint}")
@@ -284,7 +284,7 @@ def listening() -> socket.socket:
 
 def free_ports() -> dict[str, Any]:
     """Settings under which the ports of whatever else runs here play no part."""
-    return dict.fromkeys(doctor.LISTENING, 0)
+    return dict.fromkeys(checks.LISTENING, 0)
 
 
 def test_a_taken_port_names_its_holder_and_moves_to_a_port_that_no_other_setting_wants(
@@ -294,7 +294,7 @@ def test_a_taken_port_names_its_holder_and_moves_to_a_port_that_no_other_setting
         port = held.getsockname()[1]
         ports = {**free_ports(), "config_port": port, "rest_port": port + 1}
         context = machine(tmp_path, settings=Settings(**ports))
-        findings = list(doctor.check_ports(context))
+        findings = list(checks.check_ports(context))
     config = next(finding for finding in findings if "config_port" in finding.said)
     assert config.state == "warn"
     assert f"(pid {os.getpid()})" in config.said
@@ -310,7 +310,7 @@ def test_port_zero_is_any_free_one_and_a_foreign_address_is_told_from_a_taken_po
 ) -> None:
     ports = {**free_ports(), "http_port": free_port()}
     settings = Settings(http_host="192.0.2.1", **ports)
-    http, *others, _ = doctor.check_ports(machine(tmp_path, settings=settings))
+    http, *others, _ = checks.check_ports(machine(tmp_path, settings=settings))
     assert (http.state, http.fix) == ("warn", "export PILOTHOUSE_HTTP_HOST=127.0.0.1")
     assert [finding.state for finding in others] == ["ok"] * 3
 
@@ -318,7 +318,7 @@ def test_port_zero_is_any_free_one_and_a_foreign_address_is_told_from_a_taken_po
 def test_the_debugging_port_is_information_whether_held_or_not(tmp_path: Path) -> None:
     def debugging(**settings: Any) -> Finding:
         context = machine(tmp_path, settings=Settings(**free_ports(), **settings))
-        *_, last = doctor.check_ports(context)
+        *_, last = checks.check_ports(context)
         return last
 
     with listening() as held:
@@ -348,7 +348,7 @@ def test_the_xdg_folders_are_used_without_a_home_and_relative_ones_ignored(tmp_p
 
 
 def test_a_state_folder_that_could_be_made_is_fine_and_is_not_made(tmp_path: Path) -> None:
-    (finding,) = doctor.check_state(machine(tmp_path, home=tmp_path / "a" / "b"))
+    (finding,) = checks.check_state(machine(tmp_path, home=tmp_path / "a" / "b"))
     assert (finding.state, "will be made" in finding.said) == ("ok", True)
     assert list(tmp_path.iterdir()) == []
 
@@ -357,7 +357,7 @@ def test_a_state_folder_that_could_be_made_is_fine_and_is_not_made(tmp_path: Pat
 def test_a_state_folder_below_something_else_blocks(tmp_path: Path, kind: str) -> None:
     wall = tmp_path / "wall"
     wall.write_text("") if kind == "file" else wall.symlink_to(tmp_path / "nowhere")
-    (finding,) = doctor.check_state(machine(tmp_path, home=wall / "state"))
+    (finding,) = checks.check_state(machine(tmp_path, home=wall / "state"))
     assert finding.state == "block"
     assert f"{wall} is not a folder" in finding.said
     assert finding.fix.startswith("export PILOTHOUSE_HOME=")
@@ -369,10 +369,10 @@ def test_a_state_folder_that_others_may_read_is_closed_by_the_fix(tmp_path: Path
     home.mkdir()
     home.chmod(0o755)
     context = machine(tmp_path, home=home)
-    (finding,) = doctor.check_state(context)
+    (finding,) = checks.check_state(context)
     assert (finding.state, "mode 0755" in finding.said) == ("warn", True)
     subprocess.run(finding.fix, shell=True, check=True)
-    assert [finding.state for finding in doctor.check_state(context)] == ["ok"]
+    assert [finding.state for finding in checks.check_state(context)] == ["ok"]
 
 
 @pytest.mark.process
@@ -390,7 +390,7 @@ def test_files_of_state_that_others_may_read_are_closed_by_the_fix(tmp_path: Pat
         (home / name).write_text("")
         (home / name).chmod(mode)
     context = machine(tmp_path)
-    findings = list(doctor.check_tokens(context))
+    findings = list(checks.check_tokens(context))
     assert [finding.said.split(" has ")[0] for finding in findings] == [
         str(home / "hub token"),
         str(home / "bookmarks" / "token"),
@@ -398,7 +398,7 @@ def test_files_of_state_that_others_may_read_are_closed_by_the_fix(tmp_path: Pat
     for finding in findings:
         assert finding.state == "warn"
         subprocess.run(finding.fix, shell=True, check=True)
-    assert [finding.state for finding in doctor.check_tokens(context)] == ["ok"]
+    assert [finding.state for finding in checks.check_tokens(context)] == ["ok"]
 
 
 @pytest.mark.process
@@ -420,7 +420,7 @@ def test_a_profile_lock_is_judged_by_whether_its_owner_still_runs(tmp_path: Path
     # Older than the process that now has its pid.
     os.utime(tmp_path / "home/profiles/later/SingletonLock", (0, 0), follow_symlinks=False)
     context = machine(tmp_path)
-    findings = dict(zip(targets, doctor.check_profiles(context), strict=True))
+    findings = dict(zip(targets, checks.check_profiles(context), strict=True))
     assert {name: finding.state for name, finding in findings.items()} == {
         "dead": "warn",
         "held": "ok",
@@ -430,21 +430,21 @@ def test_a_profile_lock_is_judged_by_whether_its_owner_still_runs(tmp_path: Path
     }
     assert f"pid {ended.pid}, which has ended" in findings["dead"].said
     subprocess.run(findings["dead"].fix, shell=True, check=True)
-    assert len(list(doctor.check_profiles(context))) == len(targets) - 1
+    assert len(list(checks.check_profiles(context))) == len(targets) - 1
 
 
 def test_the_extension_is_named_once_shipped_and_paired_once_it_has_a_code(tmp_path: Path) -> None:
     context = machine(tmp_path, package=tmp_path / "src" / "pilothouse")
-    (absent,) = doctor.check_extension(context)
+    (absent,) = checks.check_extension(context)
     assert (absent.state, absent.said) == ("ok", "not part of this build")
     (tmp_path / "extension").mkdir()
     (tmp_path / "extension" / "manifest.json").write_text("{}")
-    (present,) = doctor.check_extension(context)
+    (present,) = checks.check_extension(context)
     assert str(tmp_path / "extension") in present.said
     assert (present.state, present.fix) == ("note", "pilothouse pair")
     assert not (tmp_path / "home").exists(), "a check changes nothing"
     pairing_secret(context.settings).value()
-    (paired,) = doctor.check_extension(context)
+    (paired,) = checks.check_extension(context)
     assert (paired.state, paired.fix) == ("ok", "")
 
 
@@ -456,7 +456,7 @@ def test_a_library_without_its_driver_blocks(
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "playwright", raising=False)
     monkeypatch.delitem(sys.modules, "mitmproxy", raising=False)
-    playwright, mitmproxy = doctor.check_libraries(machine(tmp_path))
+    playwright, mitmproxy = checks.check_libraries(machine(tmp_path))
     assert (playwright.state, mitmproxy.state) == ("block", "block")
     assert "lacks driver/node and driver/package/cli.js" in playwright.said
     assert mitmproxy.fix == doctor_machine.reinstall("mitmproxy")
@@ -466,7 +466,7 @@ def test_a_check_that_fails_is_a_finding_and_the_next_ones_still_run(tmp_path: P
     def check_stars(_: Context) -> list[Finding]:
         raise OSError("no sky")
 
-    failed, then = doctor.examine(machine(tmp_path), (check_stars, doctor.check_sandbox))
+    failed, then = checks.examine(machine(tmp_path), (check_stars, checks.check_sandbox))
     assert (failed.check, failed.state) == ("stars", "warn")
     assert "OSError: no sky" in failed.said
     assert then.check == "sandbox"

@@ -11,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from pilothouse.core.net.http1 import MAX_HEAD_BYTES
-from pilothouse.e2e.egress_proxy import pipes as proxy_pipes
+from pilothouse.e2e.egress_proxy import pipes
 from pilothouse.e2e.egress_proxy import proxy as proxy_module
 from pilothouse.machine.net.local_users import Caller
 from tests.support.until import until
@@ -196,12 +196,12 @@ async def test_who_has_hung_up_before_our_own_answer_is_dropped() -> None:
     transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, accepted)
     transport.pause_reading()  # as the proxy does while it finds out what becomes of a request
     browser.close()
-    proxy_pipes.answer(transport, HTTPStatus.BAD_GATEWAY, "it cannot be reached")
+    pipes.answer(transport, HTTPStatus.BAD_GATEWAY, "it cannot be reached")
     await until(transport.is_closing)
 
 
 async def test_a_peer_that_ignores_the_hang_up_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_pipes, "HALF_OPEN_S", 0.05)
+    monkeypatch.setattr(pipes, "HALF_OPEN_S", 0.05)
     release = asyncio.Event()
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.replay import recode as recoding
+from pilothouse.intercept.replay import recode
 from pilothouse.intercept.replay.edits import Direction, Edited, Message, apply, parse_edits
 
 ALL_BYTES = bytes(range(256))
@@ -120,7 +120,7 @@ def test_two_codings_are_taken_off_and_put_on_in_order() -> None:
 )
 def test_a_body_that_its_coding_does_not_fit_is_taken_as_it_is(body: bytes) -> None:
     before = message(body, b"Content-Encoding: gzip")
-    assert recoding.decode(before.head, body) == (body, ())
+    assert recode.decode(before.head, body) == (body, ())
     assert edited(before, regex("token", "ticket")).message == before
     assert edited(before, regex("(?s)^.*$", "")).message.body == b""
 
@@ -128,7 +128,7 @@ def test_a_body_that_its_coding_does_not_fit_is_taken_as_it_is(body: bytes) -> N
 def test_several_gzip_members_and_zstd_frames_are_all_read() -> None:
     for coding, pack in ((b"gzip", gzip.compress), (b"zstd", zstandard.compress)):
         before = message(pack(b"token one, ") + pack(b"token two"), b"Content-Encoding: " + coding)
-        plain, codings = recoding.decode(before.head, before.body)
+        plain, codings = recode.decode(before.head, before.body)
         assert (plain, codings) == (b"token one, token two", (coding.decode(),))
 
 
@@ -136,10 +136,10 @@ def test_several_gzip_members_and_zstd_frames_are_all_read() -> None:
     ("coding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress)]
 )
 def test_a_bomb_is_not_unpacked(coding: str, pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recoding, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(recode, "MOST_BYTES", 100_000)
     body = pack(bytes(200_000))
     head = message(body, b"Content-Encoding: " + coding.encode()).head
-    assert recoding.decode(head, body) == (body, ())
+    assert recode.decode(head, body) == (body, ())
 
 
 def test_text_beyond_ascii_is_matched_as_characters() -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.observe.read import source_map as sourcemaps
+from pilothouse.observe.read import source_map
 from pilothouse.observe.read.source_map import Place, SourceMap, inline_map, map_url, resolve_source
 
 MAPS = Path(__file__).parents[1] / "maps"
@@ -166,7 +166,7 @@ def test_what_was_encoded_is_found_again_wherever_the_chunks_are_cut(
 ) -> None:
     lines = [sorted(line, key=lambda segment: segment[0]) for line in lines]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sourcemaps, "_CHUNK", chunk)
+        patch.setattr(source_map, "_CHUNK", chunk)
         found = parsed(encoded(lines))
         for line, column in positions:
             before = [s for s in (lines[line] if line < len(lines) else []) if s[0] <= column]
@@ -292,7 +292,7 @@ def test_a_map_over_a_limit_is_refused(
 ) -> None:
     text = indexed(*(section(n, 0, plain("A")) for n in range(4)))
     assert SourceMap.parse(text).original(1, 1) is None
-    monkeypatch.setattr(sourcemaps, limit, 3)
+    monkeypatch.setattr(source_map, limit, 3)
     with pytest.raises(ValueError, match=reason):
         SourceMap.parse(text)
 
@@ -457,7 +457,7 @@ def test_what_is_no_inline_map_is_refused(url: str) -> None:
 
 
 def test_an_inline_map_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sourcemaps, "MAX_TEXT", 10)
+    monkeypatch.setattr(source_map, "MAX_TEXT", 10)
     assert inline_map("data:," + "x" * 20) == "x" * 20
     with pytest.raises(ValueError, match="more than 20 characters"):
         inline_map("data:," + "x" * 21)

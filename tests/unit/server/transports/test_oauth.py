@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from pilothouse.server.transports import oauth as auth
+from pilothouse.server.transports import oauth
 from pilothouse.server.transports.oauth import Gate, JwtVerifier, OAuthConfig
 from pilothouse.server.transports.principal import principal_of
 from tests.support.issuer import (
@@ -271,7 +271,7 @@ async def test_hs256_signed_with_the_public_key_is_refused_before_any_key_is_fet
 async def test_a_refusal_is_logged_with_its_reason_and_without_the_token(
     issuer: Issuer, verifier: JwtVerifier, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, auth.__name__)
+    caplog.set_level(logging.DEBUG, oauth.__name__)
     for bad in (issuer.mint(exp=NOW - 61), issuer.mint(client_id=7, sub="s3cret")):
         assert await verifier.verify_token(bad) is None
         assert not any(part in caplog.text for part in (*bad.split("."), "s3cret"))
@@ -408,7 +408,7 @@ async def test_a_refused_connection_leaves_the_old_keys_in_use(
 async def test_a_slow_issuer_holds_up_nobody_whose_key_is_known(
     issuer: Issuer, verifier: JwtVerifier, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "FETCH_TIMEOUT_SECONDS", 100.0)
+    monkeypatch.setattr(oauth, "FETCH_TIMEOUT_SECONDS", 100.0)
     assert await verifier.verify_token(issuer.mint())
     clock.now += 600
     issuer.gate.clear()
@@ -424,7 +424,7 @@ async def test_a_slow_issuer_holds_up_nobody_whose_key_is_known(
 async def test_an_issuer_that_never_answers_is_given_up_on(
     issuer: Issuer, verifier: JwtVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "FETCH_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(oauth, "FETCH_TIMEOUT_SECONDS", 1.0)
     issuer.gate.clear()
     with anyio.fail_after(30):
         assert await verifier.verify_token(issuer.mint()) is None

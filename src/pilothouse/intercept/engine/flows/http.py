@@ -16,8 +16,7 @@ from uuid import uuid4
 
 from mitmproxy import http
 
-from pilothouse.intercept.engine.flows import messages
-from pilothouse.intercept.engine.flows import streamed_bodies as streaming
+from pilothouse.intercept.engine.flows import messages, streamed_bodies
 from pilothouse.intercept.engine.flows.messages import KEY_HEADER
 from pilothouse.intercept.model import Address, Exchange, Sent
 from pilothouse.intercept.replay.http1 import target_text
@@ -159,7 +158,7 @@ class Capture:
             exchange.server = address_of(flow.server_conn)
         self._history.post(exchange)
         self._tell_if_skipped("response", flow, exchange)
-        response.stream = streaming.Events(
+        response.stream = streamed_bodies.Events(
             lambda events: self._history.post(_event(exchange, events))
         )
 
@@ -168,7 +167,7 @@ class Capture:
         response = flow.response
         if exchange is None or response is None:
             return None
-        if isinstance(response.stream, streaming.Events):
+        if isinstance(response.stream, streamed_bodies.Events):
             self._close(flow, exchange)
             return None
         exchange.response = _sent(response, messages.response_head(response))
@@ -257,7 +256,7 @@ class Capture:
             exchange.status = response.status_code
             ended = response.timestamp_end or time.time()
             exchange.duration_ms = (ended - request.timestamp_start) * 1000
-            if isinstance(response.stream, streaming.Events):
+            if isinstance(response.stream, streamed_bodies.Events):
                 response.stream.close()
         if flow.server_conn.peername:
             exchange.server = address_of(flow.server_conn)
@@ -288,7 +287,7 @@ def _event(stream: Exchange, events: bytes) -> Exchange:
         request=None,
         response=Sent(
             time=time.time() * 1000,
-            body=events[: streaming.KEPT_BODY],
+            body=events[: streamed_bodies.KEPT_BODY],
             length=len(events),
             body_length=len(events),
         ),
@@ -298,7 +297,7 @@ def _event(stream: Exchange, events: bytes) -> Exchange:
 
 
 def _sent(message: http.Message, head: bytes) -> Sent:
-    if message.raw_content is None and (tee := streaming.tee_of(message)):
+    if message.raw_content is None and (tee := streamed_bodies.tee_of(message)):
         return tee.sent(message, head)
     return messages.sent(message, head)
 
@@ -306,18 +305,18 @@ def _sent(message: http.Message, head: bytes) -> Sent:
 def _arrange(message: http.Message, kind: str, *, whole: bool) -> None:
     """Decide whether the body is held back until it is whole or passes while it arrives."""
     if kind in ("SSE", "gRPC") or _is_large(message):
-        streaming.stream(message)
+        streamed_bodies.stream(message)
     elif whole:
-        streaming.hold_back(message)
+        streamed_bodies.hold_back(message)
     elif "content-length" not in message.headers:
-        streaming.stream(message)
+        streamed_bodies.stream(message)
     else:
         message.stream = False
 
 
 def _is_large(message: http.Message) -> bool:
     length = message.headers.get("content-length", "")
-    return length.isdigit() and int(length) > streaming.KEPT_BODY
+    return length.isdigit() and int(length) > streamed_bodies.KEPT_BODY
 
 
 def address_of(connection: Connection) -> Address:

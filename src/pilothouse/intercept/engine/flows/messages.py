@@ -10,7 +10,7 @@ from mitmproxy import http
 
 from pilothouse.core.net.proxy_auth import is_own
 from pilothouse.intercept.model import Sent
-from pilothouse.intercept.replay import recode as recoding
+from pilothouse.intercept.replay import recode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,7 +106,7 @@ class Readable:
 def readable(message: http.Message) -> Readable:
     """A body that its coding does not fit, or that unpacks to very much, stays as it is."""
     head = head_of(message)
-    body, codings = recoding.decode(head, message.raw_content or b"")
+    body, codings = recode.decode(head, message.raw_content or b"")
     return Readable(head, body, _coding(message) if codings else "")
 
 

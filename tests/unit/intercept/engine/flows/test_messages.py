@@ -18,7 +18,7 @@ from pilothouse.intercept.engine.flows.streamed_bodies import (
     hold_back,
     tee_of,
 )
-from pilothouse.intercept.replay import recode as recoding
+from pilothouse.intercept.replay import recode
 
 TOKEN = st.text("abcXYZ-09", min_size=1, max_size=12).map(str.encode)
 VALUE = st.text("abc XYZ:;,=\t", max_size=20).map(lambda text: text.strip().encode())
@@ -107,7 +107,7 @@ def test_body_that_its_coding_does_not_fit_is_edited_as_it_is(coding: str) -> No
 
 
 def test_bomb_is_seen_as_it_was_sent() -> None:
-    made = packed(bytes(recoding.MOST_BYTES + 1))
+    made = packed(bytes(recode.MOST_BYTES + 1))
     assert messages.readable(made).body == made.raw_content
 
 
