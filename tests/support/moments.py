@@ -102,10 +102,13 @@ class Written:
 KEY = "0123456789abcdef0123456789abcdef"
 
 
-def order_that_fails(written: Written, *, proxied: bool = True, named: bool = True) -> None:
+def order_that_fails(
+    written: Written, *, proxied: bool = True, named: bool = True, late_ms: float = 0
+) -> None:
     """Click, request, packet, the server's error and the page's: what a broken shop leaves.
 
-    `named`: the server writes the request's id.
+    `named`: the server writes the request's id. `late_ms`: how long after it was written its log is
+    read.
     """
     headers = {"X-Pilothouse-Exchange": KEY} if proxied else {}
     written.step(3, 100, 50, tool="navigate")
@@ -115,9 +118,9 @@ def order_that_fails(written: Written, *, proxied: bool = True, named: bool = Tr
     if proxied:
         written.packet(77, 1_012, "/api/order", group=77, key=KEY)
     mark = f" [{KEY}]" if named and proxied else ""
-    written.line(1_050, f"POST /api/order{mark}")
-    written.line(1_051, f"TypeError: no shelf{mark}", "stderr")
-    written.line(1_051, "    at take (stock.js:5:8)", "stderr")
+    written.line(1_050 + late_ms, f"POST /api/order{mark}")
+    written.line(1_051 + late_ms, f"TypeError: no shelf{mark}", "stderr")
+    written.line(1_051 + late_ms, "    at take (stock.js:5:8)", "stderr")
     written.response("11.2", 1_060, f"{SHOP}/api/order", 500, headers=headers)
     if proxied:
         written.packet(78, 1_058, "/api/order", group=77, status=500, key=KEY)

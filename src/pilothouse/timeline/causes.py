@@ -41,16 +41,19 @@ def causes_of(item: Item, items: list[Item], links: list[Link], depth: int) -> C
         found |= {key: by_key[key] for key in edge}
     found |= _explaining(found, by_key, links)
     told = [link for link in links if link.cause in found and link.effect in found]
-    return Chain(_in_order(found, told), told, _near(item, items, found))
+    return Chain(_in_order(item, found, told), told, _near(item, items, found))
 
 
-def _in_order(found: dict[str, Item], links: list[Link]) -> list[Item]:
-    """By time, but never an effect before its cause: browser, proxy and server have clocks of their
-    own, and what a busy machine hears late it dates late."""
+def _in_order(item: Item, found: dict[str, Item], links: list[Link]) -> list[Item]:
+    """Return all by time, but never an effect before its cause, nor what is asked about before what
+    explains it: browser, proxy and server have clocks of their own, and what a busy machine hears
+    late it dates late. Lines of the server's log have one clock."""
     waiting = sorted(found.values(), key=lambda one: (one.at, one.key))
-    causes: dict[str, set[str]] = {item.key: set() for item in waiting}
+    causes: dict[str, set[str]] = {one.key: set() for one in waiting}
     for link in links:
         causes[link.effect].add(link.cause)
+    if item.lane != "server":
+        causes[item.key] |= found.keys() - _effects_of(item.key, links) - {item.key}
     ordered: dict[str, Item] = {}
     while waiting:
         free = (item for item in waiting if causes[item.key] <= ordered.keys())
@@ -58,6 +61,16 @@ def _in_order(found: dict[str, Item], links: list[Link]) -> list[Item]:
         ordered[first.key] = first
         waiting.remove(first)
     return list(ordered.values())
+
+
+def _effects_of(key: str, links: list[Link]) -> set[str]:
+    """Return all that something led to, by however many links."""
+    effects: set[str] = set()
+    edge = {key}
+    while edge:
+        edge = {link.effect for link in links if link.cause in edge} - effects
+        effects |= edge
+    return effects
 
 
 def _explaining(

@@ -159,6 +159,13 @@ def test_a_cause_stands_before_its_effect_whatever_their_clocks_say() -> None:
     assert chain == ["step:4", "request:11.2", "packet:77", "server:1", "console:7"]
 
 
+def test_what_the_server_said_stands_before_what_is_asked_about_also_if_it_was_read_later() -> None:
+    written = Written()
+    order_that_fails(written, late_ms=500)
+    chain, _ = causes(written, "console:7")
+    assert chain == ["step:4", "request:11.2", "packet:77", "server:1", "console:7"]
+
+
 # What belongs to one moment
 
 
