@@ -40,8 +40,9 @@ class SessionFiles:
             return
         kind = numbered[1]
         names = self._kept[kind]
-        if name not in names:
-            names.append(name)
+        if name in names:
+            names.remove(name)  # written anew
+        names.append(name)
         while len(names) > _most(kind):
             self._drop(names.popleft())
 

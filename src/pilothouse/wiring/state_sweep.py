@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 HALF_WRITTEN = re.compile(r"\.trace-\d+\.(?:unmasked\.raw|part)", re.ASCII)
 """A trace before its secrets are masked, and while they are (e2e/tools/export.py)."""
+MASKING_S = 600.0
 SWEPT = "swept.jsonl"
 """What was removed, and why: told to who asks for it later."""
 
@@ -117,7 +118,7 @@ def sweep(
         entries |= {(one.kind, one.name): one for one in found}
     for kind, name in entries:
         if kind == SESSIONS:
-            _drop_half_written(settings, environ, name)
+            _drop_half_written(settings, environ, clock, name)
     try:
         _trim_store(settings, environ, clock, is_over)
     except sqlite3.Error as error:
@@ -139,7 +140,9 @@ def sweep(
     return report
 
 
-def _drop_half_written(settings: Settings, environ: Mapping[str, str], session_id: str) -> None:
+def _drop_half_written(
+    settings: Settings, environ: Mapping[str, str], clock: Callable[[], float], session_id: str
+) -> None:
     """Remove what a process that was killed left of a trace, of which nothing is masked yet."""
     path = folder_for(settings.home, environ, "state", f"{SESSIONS}/{session_id}")
     with suppress(OSError), opened(path) as folder:
@@ -148,7 +151,9 @@ def _drop_half_written(settings: Settings, environ: Mapping[str, str], session_i
             return
         with taken(".", dir_fd=folder) as is_unused:
             for name in left if is_unused else ():
-                os.unlink(name, dir_fd=folder)
+                # A session that has ended may still be masking a large one.
+                if clock() - os.stat(name, dir_fd=folder).st_mtime > MASKING_S:
+                    os.unlink(name, dir_fd=folder)
 
 
 def _trim_store(

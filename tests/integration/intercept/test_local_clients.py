@@ -169,6 +169,28 @@ async def test_a_browsers_password_goes_to_no_server(engine: Rig) -> None:
         assert b"proxy-authorization" not in b"".join(server.heads).lower()
 
 
+async def test_the_token_goes_no_further_in_a_tunnel_either_whatever_name_stands_beside_it(
+    tmp_path: Path,
+) -> None:
+    file = token_at(tmp_path / "token")
+    ours, theirs = b64encode(f"me:{file.value()}".encode()), b64encode(b"me:of-the-server")
+    options = (f"--token-file={file.path}",)
+    async with running_engine(tmp_path, *options) as rig, http_upstream() as server:
+        port = free_port()
+        await rig.listen(listen=[{"port": port}])
+        for shown in (ours, theirs):
+            async with asyncio.timeout(GUARD_S):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(through(server.address, b"Basic " + ours, tunnel=True))
+                await reader.readuntil(b"\r\n\r\n")
+                inner = f"GET /hello HTTP/1.1\r\nHost: {server.address}\r\n".encode()
+                writer.write(inner + b"Proxy-Authorization: Basic " + shown + b"\r\n\r\n")
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+                writer.close()
+        assert ours not in b"".join(server.heads)
+        assert theirs in b"".join(server.heads)
+
+
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
 async def test_what_our_own_user_shows_the_proxy_goes_to_no_server_and_into_no_history(
     engine: Rig, scheme: str

@@ -72,6 +72,14 @@ def test_a_file_that_is_written_again_takes_nobody_s_place(tmp_path: Path) -> No
     assert (tmp_path / "dossier-1.html").exists()
 
 
+def test_a_file_that_is_written_again_is_the_newest(tmp_path: Path) -> None:
+    session = session_in(tmp_path)
+    for number in (*range(NEWEST), 0, NEWEST):
+        session.save(f"dossier-{number}.html", b"x")
+    assert (tmp_path / "dossier-0.html").exists()
+    assert not (tmp_path / "dossier-1.html").exists()
+
+
 def test_fewer_traces_stay(tmp_path: Path) -> None:
     session = session_in(tmp_path)
     for number in range(NEWEST_TRACES + 1):

@@ -101,11 +101,14 @@ def test_what_a_killed_process_left_of_a_trace_goes_at_once_unless_its_session_l
     folders = [session(home, name, 0) for name in ("dead", "living")]
     for folder in folders:
         for name in (".trace-1.unmasked.raw", ".trace-1.part", "trace-1.unmasked-pictures.zip"):
-            write(folder / name, 0)
+            write(folder / name, 1)
+        write(folder / ".trace-2.part", 0)  # which may be being written
     with held(folders[1]):
         assert swept(home).removed == []
-    assert names(folders[0]) == {"app.combined.log", "trace-1.unmasked-pictures.zip"}
-    assert len(names(folders[1])) == 4
+    assert names(folders[0]) == {
+        "app.combined.log", ".trace-2.part", "trace-1.unmasked-pictures.zip",
+    }  # fmt: skip
+    assert len(names(folders[1])) == 5
 
 
 def test_zero_keeps_everything(home: Path) -> None:

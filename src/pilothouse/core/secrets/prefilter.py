@@ -30,7 +30,8 @@ _URL_WITH_VALUES = r"""://[^\s"'<>\\]*[@=]"""
 # In a path and in a form there are keys that are secret only there, such as `code`.
 _PAIR = r"""(?:[?&]|\\u0026)[^\s"'<>\\=&]*="""
 # Both are secret in a line that has them, see `secret_oauth`.
-_STATE = r"""state(?:\\*["'])?\s?(?:[=:]|%3D)"""
+# In JSON the white space between a name and its value is an escape.
+_STATE = r"""state(?:\\*["'])?(?:\s|\\[tnrfv])?(?:[=:]|%3D)"""
 _OAUTH = f"code.*{_STATE}|{_STATE}.*code"
 
 

@@ -124,7 +124,7 @@ def check_server(name: str, rest: Sequence[str], place: Place, beside: Path | No
         elif _is_one_of(option, CLASSES.get(known, "")):
             check_class(source, place, looked_in)
         elif _is_one_of(option, VARIABLES.get(known, "")):
-            _check_assignment(source, place)
+            _check_assignment(source, place, looked_in)
         elif _is_one_of(option, CONFIGS.get(known, "")) and source.startswith("python:"):
             check_module(source.removeprefix("python:"), place, looked_in)
         elif source != "-" or "log" not in option:
@@ -168,10 +168,10 @@ def _check_paths(text: str, place: Place, bases: Sequence[Path]) -> None:
             place.check_inside(piece, base)
 
 
-def _check_assignment(source: str, place: Place) -> None:
+def _check_assignment(source: str, place: Place, bases: Sequence[Path]) -> None:
     name, _, value = source.partition("=")
     try:
-        check_variable(name, value, place)
+        check_variable(name, value, place, bases)
     except Unfit as unfit:
         unfit.args = (f"the variable {name} may not be set: {unfit}",)
         raise

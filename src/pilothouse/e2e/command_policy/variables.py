@@ -13,7 +13,8 @@ from pilothouse.e2e.command_policy.own_code import Unfit
 from pilothouse.e2e.command_policy.program_file import SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from pilothouse.e2e.command_policy.own_code import Place
 
@@ -51,11 +52,11 @@ _HARMLESS = frozenset(
 ).union(f"UVICORN_{option}" for option in _OF_UVICORN.split())
 
 
-def _check_file(given: str, place: Place) -> None:
+def _check_file(given: str, place: Place, _bases: Sequence[Path]) -> None:
     place.check_inside(given)
 
 
-_JUDGED: dict[str, Callable[[str, Place], None]] = {
+_JUDGED: dict[str, Callable[[str, Place, Sequence[Path]], None]] = {
     **dict.fromkeys(("FLASK_APP", "QUART_APP", "UVICORN_APP"), check_app),
     **dict.fromkeys(("UVICORN_LOOP", "UVICORN_HTTP", "UVICORN_WS"), check_class),
     "DJANGO_SETTINGS_MODULE": check_module,
@@ -64,8 +65,8 @@ _JUDGED: dict[str, Callable[[str, Place], None]] = {
 """Variables that name code to load, which may be the session's own."""
 
 
-def check_variable(name: str, value: str, place: Place) -> None:
-    """Check a variable that a program would be started with.
+def check_variable(name: str, value: str, place: Place, bases: Sequence[Path] = ()) -> None:
+    """Check a variable that a program would be started with, which looks for modules in `bases`.
 
     Raises:
         Unfit: it can make the program run other code.
@@ -74,7 +75,8 @@ def check_variable(name: str, value: str, place: Place) -> None:
     # Some programs, and some systems, do not tell the cases of a name apart.
     name = name.upper()
     if judge := _JUDGED.get(name):
-        judge(value, place)
+        if value:  # an empty one is none
+            judge(value, place, bases)
     elif name in _INJECTING or (name.startswith(_INJECTING_PREFIXES) and name not in _HARMLESS):
         unfit = Unfit("it can make a program run other code")
         unfit.hint = f"Leave it out, or set it inside a command that {SETTING} lists."

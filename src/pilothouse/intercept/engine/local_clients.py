@@ -82,6 +82,8 @@ class LocalClients:
             # What is not ours is for the server, which may be a proxy itself.
             headers = flow.request.headers
             headers.fields = tuple(field for field in headers.fields if not is_own(*field))
+            if self._is_ours(headers.get(HEADER, ""), self._listeners.of(flow.client_conn)):
+                headers.pop(HEADER)
             return
         self._check(flow, self._taken_off(flow))
         if flow.response is None:
@@ -93,6 +95,12 @@ class LocalClients:
         if self._listeners.of(flow.client_conn).wanted.type != "HTTP_PROXY":
             return ""
         return str(flow.request.headers.pop(HEADER, ""))
+
+    def _is_ours(self, shown: str, listener: Listener) -> bool:
+        """Tell whether what is shown is the token or the listener's secret, under any name."""
+        return bool(shown) and (
+            is_shown(shown, listener.secret or None) or is_shown(shown, self._token())
+        )
 
     def _check(self, flow: HTTPFlow, shown: str) -> None:
         if flow.client_conn not in self._unknown:

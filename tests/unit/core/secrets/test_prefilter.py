@@ -70,3 +70,10 @@ def test_own_patterns_and_learned_secrets_always_ask_for_the_close_look() -> Non
     assert Redactor(patterns=(compile_pattern("round"),)).suspects([plain]) == [True]
     assert REDACTOR.learn("round 7").suspects([plain]) == [True]
     assert REDACTOR.learn("7").suspects([plain]) == [True]
+
+
+@pytest.mark.parametrize("space", ["", " ", "\t"])
+def test_oauth_fields_that_are_set_apart_by_white_space_are_not_waved_through(space: str) -> None:
+    line = f"code{space}=4a0AbCd3fGh1\tstate{space}=9fk2LmN4pQ7"
+    assert REDACTOR.text(line) != line
+    assert REDACTOR.suspects([packed([line])]) != [False]
