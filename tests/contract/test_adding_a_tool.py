@@ -23,7 +23,7 @@ _COPIED = ("src", "scripts", "docs", "web", "extension")
 
 
 def follow(page: str, folder: Path) -> list[str]:
-    """Do in a folder what a page says of files, and return its commands."""
+    """Do in a folder what a page says of files, and return the commands of its ```sh blocks."""
     path = folder
     commands: list[str] = []
     parts = re.split(r"^```(\w*)\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)

@@ -151,6 +151,7 @@ def tells_of_a_hub(place: Place, block: Block) -> None:
 
 GUIDES = "docs/guides"
 HANDLED: dict[str, Callable[[Place, Block], None] | Elsewhere | NotRun] = {
+    "docs/adding-a-tool.md: make gen": Elsewhere("tests/contract/test_adding_a_tool.py"),
     "README.md: make run": ends_well,
     "README.md: make demo": ends_well,
     f"{GUIDES}/bookmarks.md: pilothouse pair": prints_a_secret,
