@@ -24,6 +24,7 @@ from websockets.sync.client import connect
 
 from pilothouse.e2e.browser.flags import UNSEEN_FEATURES
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
+from tests.support import process_table
 
 # unit/support/test_forkserver.py takes it from here.
 from tests.support.until import wait_until
@@ -191,7 +192,17 @@ class Chromium:
 
     def processes(self) -> list[psutil.Process]:
         """The browser's living processes."""
-        return [process for process in psutil.process_iter() if self._owns(process)]
+        found = []
+        for pid, started in process_table.processes():
+            with suppress(ProcessLookupError, PermissionError, psutil.Error):  # gone meanwhile
+                # The crash handler leaves the group, but names the folder that only we know.
+                named = f"--database={self.profile}" in started.words
+                if os.getpgid(pid) == self.pid or named:
+                    process = psutil.Process(pid)
+                    # A zombie runs no more; whoever adopted it reaps it in its own time.
+                    if process.status() != psutil.STATUS_ZOMBIE:
+                        found.append(process)
+        return found
 
     def targets(self) -> list[dict[str, Any]]:
         """What `/json/list` tells, workers and out-of-process frames included."""
@@ -263,16 +274,6 @@ class Chromium:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         return self._process.poll() is not None and not self.processes()
-
-    def _owns(self, process: psutil.Process) -> bool:
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return False  # it runs no more; whoever adopted it reaps it in its own time
-            # The crash handler leaves the group, but names the folder that only we know.
-            in_group = os.getpgid(process.pid) == self.pid
-            return in_group or f"--database={self.profile}" in process.cmdline()
-        except (ProcessLookupError, PermissionError, psutil.Error):
-            return False  # gone meanwhile, or somebody else's
 
     def _http(self, method: str, path: str) -> bytes:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=GUARD_S)

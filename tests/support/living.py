@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import psutil
 
-from tests.support import forkserver
+from tests.support import forkserver, process_table
 
 
 def living(mark: str, *, variable: str = "LC_MARK", named: str = "") -> list[psutil.Process]:
@@ -20,27 +20,25 @@ def living(mark: str, *, variable: str = "LC_MARK", named: str = "") -> list[psu
     # Of a forked process the system shows the environment of the fork server.
     forked = {child.pid: child.environ for child in forkserver.living()}
     found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            environ = forked.get(process.pid) or process.environ()
-            is_ours = environ.get(variable) == mark or (
-                named != "" and named in " ".join(process.cmdline())
-            )
-            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+    for pid, started in process_table.processes():
+        has = forked[pid].get(variable) if pid in forked else started.variable(variable)
+        if has == mark or (named != "" and named in " ".join(started.words)):
+            with suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
 
 
 def commands_below(pid: int) -> frozenset[str]:
     """Return the commands of all processes below one, each with how often it runs: of a browser its
     first alone, and without Playwright's driver, which the first session starts for all."""
+    started = dict(process_table.processes())
     commands: Counter[str] = Counter()
-    with suppress(psutil.NoSuchProcess):
-        for process in psutil.Process(pid).children(recursive=True):
-            with suppress(psutil.Error):
-                words = process.cmdline()
-                if words and not any(w.startswith("--type=") or w == "run-driver" for w in words):
-                    commands[" ".join(words)[:300]] += 1
+    for child in process_table.below(pid):
+        words = started[child].words if child in started else []
+        if words and not any(w.startswith("--type=") or w == "run-driver" for w in words):
+            commands[" ".join(words)[:300]] += 1
     return frozenset(f"{many} × {command}" for command, many in commands.items())
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tests.support import process_table
 from tests.support.hermetic import leftovers
 from tests.support.living import commands_below, living
 from tests.support.servers import RawStdio
@@ -236,9 +237,11 @@ class Driver(RawStdio):
 
     def below(self) -> list[psutil.Process]:
         """Every live process below ours, however deep."""
-        with suppress(psutil.NoSuchProcess):
-            return [one for one in descendants(self.process.pid) if lives(one)]
-        return []
+        found = []
+        for pid in process_table.below(self.process.pid):
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+        return found
 
     def browsers(self) -> list[psutil.Process]:
         """The main processes of the browsers."""

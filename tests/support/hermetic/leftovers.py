@@ -11,16 +11,16 @@ import time
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.support import forkserver
+from tests.support import forkserver, process_table
 from tests.support.hermetic import guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.hermetic.place import Place
 
@@ -114,24 +114,24 @@ def processes_of(place: Place) -> list[str]:
     # Of a forked process /proc shows the environment of the fork server.
     forked = {child.pid: child.environ.get("HOME") for child in forkserver.living()}
     found = [_described(pid) for pid, home in forked.items() if home == str(place.home)]
-    for entry in Path("/proc").glob("[0-9]*"):
-        pid = int(entry.name)
-        if pid not in forked and pid != os.getpid() and _is_of(entry, place) and _is_alive(pid):
+    for pid, started in process_table.processes():
+        is_other = pid not in forked and pid != os.getpid()
+        if is_other and _is_of(started, place) and _is_alive(pid):
             found.append(_described(pid))
     return found
 
 
-def _is_of(entry: Path, place: Place) -> bool:
+def _is_of(started: process_table.Started, place: Place) -> bool:
     """Tell whether a process names a place: by its command, and only then by its environment,
     since a rig that is asked during a test starts its own with the environment of that test."""
-    marks = re.compile(re.escape(os.fsencode(place.root.parent)) + rb"/(\w+)/")
-    with suppress(OSError):
-        command = (entry / "cmdline").read_bytes()
-        if TRACKER in command:
-            return False
-        for named in (command, (entry / "environ").read_bytes()):
-            if found := marks.findall(named):
-                return os.fsencode(place.root.name) in found
+    folder = os.fsencode(place.root.parent) + b"/"
+    if TRACKER in started.command:
+        return False
+    for named in (started.command, started.environ):
+        if folder in named:
+            marks = re.findall(re.escape(folder) + rb"(\w+)/", named)
+            if marks:
+                return os.fsencode(place.root.name) in marks
     return False
 
 
