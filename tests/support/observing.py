@@ -51,7 +51,8 @@ class Watcher(Agent):
 
         def seen() -> object:
             told = ("kind", "type", "url", "text", "reason")
-            return [{name: e[name] for name in told if name in e} for e in events]
+            shown = [{name: e[name] for name in told if name in e} for e in events]
+            return {"state": self.call("cdp_read_events", targetId=target)["state"], "saw": shown}
 
         wait_until(fits, seen)
         return events

@@ -1,6 +1,6 @@
 """Says at the end of a run where its time went: the slowest tests, and the time per folder.
 
-The figures are also written to `.cache/suite.json`, with those of every module, for
+Those of the whole suite are also written to `.cache/suite.json`, with those of every module, for
 `make bench ARGS=suite`.
 """
 
@@ -10,16 +10,15 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / ".cache" / "suite.json"
 SLOWEST = 20
-WHOLE_SUITE = 1_000
-"""Tests from which on a run is worth remembering."""
+MANY = 1_000
+"""Tests from which on it is worth saying where the time went."""
 
 _began = time.monotonic()
 
@@ -37,7 +36,7 @@ def pytest_terminal_summary(
             if nodeid and duration is not None:
                 spent[nodeid] += duration
                 modules[nodeid.partition("::")[0]] += duration
-    if len(spent) < WHOLE_SUITE:
+    if len(spent) < MANY:
         return
     for name, seconds in modules.items():
         folders["/".join(name.split("/")[:3])] += seconds
@@ -51,8 +50,10 @@ def pytest_terminal_summary(
         "slowest_s": {name: round(s, 1) for name, s in spent.most_common(SLOWEST)},
     }
     _print(terminalreporter, figures)
-    FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text(json.dumps(figures, indent=1) + "\n")
+    # Part of the suite says nothing of the other modules, and the order of a run goes by it.
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.keyword:
+        FILE.parent.mkdir(exist_ok=True)
+        FILE.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def _print(reporter: pytest.TerminalReporter, figures: dict[str, Any]) -> None:
