@@ -29,7 +29,7 @@ from pilothouse.server.groups import MANIFEST
 from pilothouse.server.instructions import INSTRUCTIONS
 from pilothouse.server.logs import Log
 from pilothouse.server.mcp.handlers import build_server
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
 from pilothouse.server.transports.http import http_app
 from pilothouse.server.transports.pages import Pages
@@ -266,13 +266,15 @@ async def _template() -> Template:
     settings = Settings()
     redactor = make_redactor(settings)
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"{folder}/house")
+        listener.bind(f"{folder}/pages")
         listener.listen()
-        async with open_house(PARTS, settings, redactor, Log("gen", "error", redactor)) as house:
+        async with open_runtime(
+            PARTS, settings, redactor, Log("gen", "error", redactor)
+        ) as runtime:
             pages = Pages(page=str, css="")
-            app = http_app(house, build_server(house), Doorkeeper(), None, pages, "")
+            app = http_app(runtime, build_server(runtime), Doorkeeper(), None, pages, "")
             async with serving(app, listener):
-                return await capture(Upstream("localhost", path=f"{folder}/house"))
+                return await capture(Upstream("localhost", path=f"{folder}/pages"))
 
 
 def site_is_fresh() -> bool:

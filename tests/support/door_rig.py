@@ -27,7 +27,7 @@ from pilothouse.hub.sessions.open import Shared
 from pilothouse.hub.sessions.registry import MemoryRegistry
 from pilothouse.server.logs import Log
 from pilothouse.server.mcp.handlers import build_server
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
 from pilothouse.server.transports.http import http_app
 from pilothouse.server.transports.pages import Pages
@@ -127,7 +127,7 @@ class Crew:
 
 
 @asynccontextmanager
-async def houses(
+async def own_workers(
     folder: Path, part: Part = PART, extend: Callable[[Any], None] = lambda server: None
 ) -> AsyncIterator[Crew]:
     """Each worker is our own server with the fixture tools, on a unix socket."""
@@ -141,10 +141,10 @@ async def houses(
         listener.setblocking(False)
         log, pages = Log("worker", "error", redactor), Pages(page=_page, css="p {}")
         with anyio.CancelScope() as scope:
-            async with open_house((*PARTS, part), settings, redactor, log) as house:
-                server = build_server(house)
+            async with open_runtime((*PARTS, part), settings, redactor, log) as runtime:
+                server = build_server(runtime)
                 extend(server)
-                app = http_app(house, server, Doorkeeper(), None, pages, "")
+                app = http_app(runtime, server, Doorkeeper(), None, pages, "")
                 async with serving(app, listener):
                     hand = Hand(Upstream("localhost", path=path), scope.cancel)
                     task_status.started(hand)
@@ -292,7 +292,7 @@ async def door[W: Workers](
     crew: W,
     template: Template,
     *,
-    house: Upstream | None = None,
+    pages: Upstream | None = None,
     authenticate: Authenticate | None = None,
     doorkeeper: Doorkeeper | None = None,
     max_sessions: int = 1000,
@@ -323,7 +323,7 @@ async def door[W: Workers](
     served = Door(
         endpoint,
         relay,
-        house or Upstream("", path="/nowhere"),
+        pages or Upstream("", path="/nowhere"),
         doorkeeper or Doorkeeper(),
         lambda what, error: reported.append(error),
         authenticate,

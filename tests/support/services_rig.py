@@ -22,7 +22,7 @@ from pilothouse.core.settings import Settings, packed
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.workers.builtin import SERVICES
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring import standalone
 from pilothouse.wiring.access_token import access_token
 from pilothouse.wiring.groups import PARTS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pilothouse.hub.services.server import Services
     from pilothouse.hub.workers.builtin import Builtin, ForkedWorker
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 GUARD_S = 60.0
 LONGEST = 256 << 20
@@ -129,7 +129,7 @@ class Agent:
 
 @dataclass
 class Rig:
-    house: House
+    runtime: Runtime
     services: Services
     kind: Builtin
     settings: Settings
@@ -145,7 +145,7 @@ class Rig:
     @property
     def bookmarks_port(self) -> int:
         """Where the link listens, once it was asked for."""
-        state = self.house.services["bookmarks link"]
+        state = self.runtime.services["bookmarks link"]
         return int(state.partition("127.0.0.1:")[2].partition(",")[0])
 
     async def agent(self, before: Agent | None = None, **settings: Any) -> Agent:
@@ -190,11 +190,11 @@ async def sharing(*, offers: bool = True, **settings: Any) -> AsyncIterator[Rig]
     path = sockets / (SERVICES if offers else "elsewhere")
     try:
         async with (
-            open_house(PARTS, chosen, redactor, log) as house,
-            open_services(house, path) as services,
+            open_runtime(PARTS, chosen, redactor, log) as runtime,
+            open_services(runtime, path) as services,
             forking(sockets, mark, PRODUCT) as kind,
         ):
-            rig = Rig(house, services, kind, chosen, mark)
+            rig = Rig(runtime, services, kind, chosen, mark)
             try:
                 yield rig
             finally:

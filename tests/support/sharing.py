@@ -18,7 +18,7 @@ from pilothouse.hub.sessions.ownership import FencedWorkers
 from pilothouse.hub.sessions.peers import Peers
 from pilothouse.hub.sessions.redis_registry import RedisRegistry
 from pilothouse.hub.sessions.redis_wire import RedisWire, parse_address
-from tests.support.door_rig import door, houses, template_of
+from tests.support.door_rig import door, own_workers, template_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,7 +103,7 @@ async def shared_door(
 
 
 async def main(redis: str, lease_s: float, folder: Path) -> None:
-    async with houses(folder) as crew:
+    async with own_workers(folder) as crew:
         template = await template_of(crew)
         async with shared_door(redis, crew, template, lease_s=lease_s) as (rig, _):
             sys.stdout.write(f"{rig.port}\n")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.declare.registry import Registry
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring.standalone import make_log, make_redactor
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ async def _call(
 
     redactor = make_redactor(settings)
     quiet = replace(settings, log_level="warn") if settings.log_level == "info" else settings
-    async with open_house(parts, settings, redactor, make_log(quiet, redactor)) as house:
-        return await house.caller.call(tool, args, house.sessions.get("call"), progress)
+    async with open_runtime(parts, settings, redactor, make_log(quiet, redactor)) as runtime:
+        return await runtime.caller.call(tool, args, runtime.sessions.get("call"), progress)

@@ -56,7 +56,7 @@ def _port(default: int, help: str, env: str, **about: Any) -> Any:
 class Settings:
     """The settings of one process or session."""
 
-    # The house
+    # Pilothouse itself
     home: str = _setting(
         "", "Folder for all state instead of the XDG directories", "PILOTHOUSE_HOME"
     )

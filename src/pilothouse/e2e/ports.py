@@ -1,4 +1,4 @@
-"""What e2e sessions ask of the rest of the house."""
+"""What e2e sessions ask of the rest of Pilothouse."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ TAIL = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What sessions are made with; handed in, because it is the rest of the house."""
+    """What sessions are made with; handed in, because it is the rest of Pilothouse."""
 
     settings: Settings
     clock: Clock

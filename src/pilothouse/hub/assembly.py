@@ -18,7 +18,7 @@ from pilothouse import __version__
 from pilothouse.core.settings import BY_NAME, packed, unpacked
 from pilothouse.hub.control.server import ControlDoor
 from pilothouse.hub.own_template import own_template
-from pilothouse.hub.pages import HubCounts, admitter, authenticator, house_app, throttle
+from pilothouse.hub.pages import HubCounts, admitter, authenticator, pages_app, throttle
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.sessions.open import open_registry
@@ -29,7 +29,7 @@ from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.hub.workers.factory import open_pool, run_folder
 from pilothouse.ipc.local_socket import listen_at
 from pilothouse.machine.net.http_token import doorkeeper, http_access
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
 from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
 from pilothouse.wiring.groups import PARTS
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.files import HubFiles
     from pilothouse.hub.workers import Kind
     from pilothouse.server.logs import Log
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.oauth import Gate, OAuthConfig
     from pilothouse.wiring.state_sweep import Report
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """How often it is looked whether anybody needs the hub."""
-HOUSE = "house"
+PAGES = "house"
 """The socket of all that is no MCP, in the run folder."""
 
 
@@ -115,11 +115,11 @@ async def serve(plan: Plan) -> None:
 class Standing:
     """A hub that serves."""
 
-    def __init__(self, plan: Plan, house: House, hub: Hub, control: ControlDoor) -> None:
+    def __init__(self, plan: Plan, runtime: Runtime, hub: Hub, control: ControlDoor) -> None:
         self.hub = hub
         self.control = control
         self._plan = plan
-        self._house = house
+        self._runtime = runtime
         self._swept: Report | None = None
 
     @property
@@ -137,19 +137,19 @@ class Standing:
 
     def status(self) -> dict[str, Any]:
         """What `pilothouse status` shows."""
-        plan, house = self._plan, self._house
+        plan, runtime = self._plan, self._runtime
         secrets = {s.name: s.default for s in BY_NAME.values() if s.about.secret}
         return {
             "version": __version__,
             "pid": os.getpid(),
             "url": plan.url,
             "port": plan.port,
-            "uptime": round((house.clock() - house.started_at) / 1000, 3),
+            "uptime": round((runtime.clock() - runtime.started_at) / 1000, 3),
             "leaves": plan.leaves,
             "log": str(plan.files.log) if plan.leaves else "",
             "settings": packed(replace(plan.settings, **secrets)),
             "relays": len(self.control.relays),
-            "services": dict(house.services),
+            "services": dict(runtime.services),
             "swept": self._swept.facts() if self._swept else None,
             **self.hub.status(),
         }
@@ -162,16 +162,16 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
     templates = cache(partial(own_template, settings))
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        house = await enter(
-            open_house(PARTS, settings, plan.redactor, plan.log, paired=is_paired(settings))
+        runtime = await enter(
+            open_runtime(PARTS, settings, plan.redactor, plan.log, paired=is_paired(settings))
         )
-        house.listeners.add(plan.port)
+        runtime.listeners.add(plan.port)
         folder = stack.enter_context(run_folder())
         # Closed after the pool: then no worker is left that could need them.
-        services = await enter(open_services(house, folder / SERVICES))
-        counts = HubCounts(house.metrics, log)
+        services = await enter(open_services(runtime, folder / SERVICES))
+        counts = HubCounts(runtime.metrics, log)
         pool, kind = await enter(
-            open_pool(settings, folder, lambda: templates(paired=house.paired), counts.happened)
+            open_pool(settings, folder, lambda: templates(paired=runtime.paired), counts.happened)
         )
         stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
         shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
@@ -181,12 +181,12 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             registry=shared.registry,
             pool=pool,
             kind=kind,
-            house=Upstream("", path=str(folder / HOUSE)),
+            pages=Upstream("", path=str(folder / PAGES)),
             doorkeeper=doorkeeper(settings),
             clock=time.time,
             report=lambda what, error: log.error("request_failed", error, request=what),
             authenticate=None if gate is None else authenticator(gate),
-            throttle=throttle(house),
+            throttle=throttle(runtime),
             traffic=counts.passed,
             workers=shared.workers,
             peers=shared.peers,
@@ -194,9 +194,9 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
         )
         stack.push_async_callback(hub.close)
         counts.watch(hub)
-        pages = house_app(house, hub, services, gate, plan.base_url)
-        await enter(_serving(pages, folder / HOUSE))
-        # Pages that are open would keep the house waiting for their end.
+        pages = pages_app(runtime, hub, services, gate, plan.base_url)
+        await enter(_serving(pages, folder / PAGES))
+        # Pages that are open would keep the server waiting for their end.
         stack.callback(hub.door.close)
         control = ControlDoor(
             workers=pool,
@@ -210,11 +210,11 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             settings={"worker_idle": settings.worker_idle},
             bridges=Bridges(folder, pool, hub.template),
         )
-        standing = Standing(plan, house, hub, control)
+        standing = Standing(plan, runtime, hub, control)
         await enter(control.open_at(plan.files.socket))
 
         async def announce_pairing() -> None:
-            await watch_pairing(house)
+            await watch_pairing(runtime)
             services.announce()
             hub.tools_changed()
             control.paired()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.machine.net.local_users import Caller
     from pilothouse.server.logs import Log
     from pilothouse.server.metrics import Metrics
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.oauth import Gate
 
 MCP_PATHS = ("/mcp", "/message")
@@ -52,8 +52,8 @@ _WARNINGS = {
 _METHODS = frozenset({"tools/call", "resources/read", "resources/list", "subscriptions/listen"})
 
 
-def house_app(
-    house: House, hub: Hub, services: Services, gate: Gate | None, base_url: str
+def pages_app(
+    runtime: Runtime, hub: Hub, services: Services, gate: Gate | None, base_url: str
 ) -> ASGIApp:
     """Everything that the hub serves over HTTP and that is no MCP."""
     from starlette.applications import Starlette
@@ -70,10 +70,10 @@ def house_app(
     def page(url: str) -> str:
         seats = [seat for _, seat in zip(range(SHOWN), hub.seats(), strict=False)]
         return status_page(
-            house.listings.values(),
-            summaries(house.parts),
+            runtime.listings.values(),
+            summaries(runtime.parts),
             sessions=len(hub.registry),
-            uptime_sec=(house.clock() - house.started_at) / 1000,
+            uptime_sec=(runtime.clock() - runtime.started_at) / 1000,
             # The private socket by which it was asked for knows nothing of TLS.
             url=f"{scheme}://{url.partition('://')[2]}",
             hub=HubFacts(
@@ -81,31 +81,31 @@ def house_app(
                 workers=hub.workers,
                 memory=hub.pool.memory,
                 queued=hub.pool.queued,
-                services=dict(house.services),
+                services=dict(runtime.services),
             ),
         )
 
-    showing = HubShowing(hub, services, lambda: frame(house, base_url), time.monotonic)
-    served = pages(house, showing, page, CSS)
+    showing = HubShowing(hub, services, lambda: frame(runtime, base_url), time.monotonic)
+    served = pages(runtime, showing, page, CSS)
 
     async def check_health(_: Request) -> Response:
         await hub.pool.weigh_new()
         trouble = hub.trouble()
         # What a worker said last is for who may call it; this is asked without a token.
         shown = trouble if gate is None else trouble and UNTOLD
-        return health_answer(hub_health(house, hub), shown, 503)
+        return health_answer(hub_health(runtime, hub), shown, 503)
 
-    routes = page_routes(house, served, guarded, check_health)
+    routes = page_routes(runtime, served, guarded, check_health)
     return Starlette(routes=routes + (gate.metadata_routes(MCP_PATHS) if gate else []))
 
 
-def hub_health(house: House, hub: Hub) -> dict[str, Any]:
+def hub_health(runtime: Runtime, hub: Hub) -> dict[str, Any]:
     workers = {
         "running": hub.workers,
         "queued": hub.pool.queued,
         "memory": hub.pool.memory,
     }
-    return {**health(house), "agents": len(hub.registry), "workers": workers}
+    return {**health(runtime), "agents": len(hub.registry), "workers": workers}
 
 
 def admitter(access: Access) -> Admit:
@@ -136,25 +136,25 @@ def authenticator(gate: Gate) -> Authenticate:
     return authenticate
 
 
-def throttle(house: House) -> Throttle:
+def throttle(runtime: Runtime) -> Throttle:
     """How often a principal may call, in the form of the tool's own errors."""
-    if not house.limits.are_on:
+    if not runtime.limits.are_on:
         return lambda principal, tool: None
-    house.registry  # noqa: B018  # imported now, and not while calls wait
+    runtime.registry  # noqa: B018  # imported now, and not while calls wait
 
     def check(principal: str, tool: str) -> TooMany | None:
-        wait = house.limits.admit(principal or "local", tool)
-        return TooMany(json.dumps(_refusal(house, tool, wait)), wait) if wait else None
+        wait = runtime.limits.admit(principal or "local", tool)
+        return TooMany(json.dumps(_refusal(runtime, tool, wait)), wait) if wait else None
 
     return check
 
 
-def _refusal(house: House, name: str, wait: float) -> dict[str, Any]:
-    tool = house.tool(name)
+def _refusal(runtime: Runtime, name: str, wait: float) -> dict[str, Any]:
+    tool = runtime.tool(name)
     if tool is None:  # of a worker that is not ours
         text = f"too many calls in the last minute; wait {wait:.0f} s, then call again"
         return {"content": [{"type": "text", "text": text}], "isError": True}
-    answer = too_many(house, tool, wait)
+    answer = too_many(runtime, tool, wait)
     return {
         "content": [{"type": "text", "text": answer.text}],
         "structuredContent": answer.structured,

@@ -59,7 +59,7 @@ class Hub:
         registry: Registry,
         pool: Pool,
         kind: Kind,
-        house: Upstream,
+        pages: Upstream,
         doorkeeper: Doorkeeper,
         clock: Callable[[], float],
         report: Report,
@@ -75,7 +75,7 @@ class Hub:
             registry: Of the sessions.
             pool: Of their workers.
             kind: Of all workers.
-            house: Where everything that is no MCP is served.
+            pages: Where everything that is no MCP is served.
             doorkeeper: Judges Host and Origin.
             clock: The registry's.
             report: Is told of what should never happen.
@@ -101,7 +101,7 @@ class Hub:
             traffic=traffic,
         )
         self.door = Door(
-            self._endpoint, self._relay, house, doorkeeper, report, authenticate, peers, admit
+            self._endpoint, self._relay, pages, doorkeeper, report, authenticate, peers, admit
         )
 
     async def template(self) -> Template:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Claim:
     owner: str
-    """The agent: a session of the house."""
+    """The agent: a session of this process."""
     port: int
     shared: bool
     """The user's own browser, which a session has only joined."""

@@ -1,4 +1,4 @@
-"""What the groups bring to the house, known by name at the start and imported when first used.
+"""What the groups bring along, known by name at the start and imported when first used.
 
 An agent asks for the list of tools at every start and calls a few of them later. So the list comes
 from `manifest.json`, which `make gen` writes from the declarations, and a group's own modules are

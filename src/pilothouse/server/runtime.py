@@ -46,7 +46,7 @@ TOOLS_LIST = "tools/list"
 
 
 @dataclass(kw_only=True)
-class House:
+class Runtime:
     """Everything that a transport needs to answer."""
 
     settings: Settings
@@ -168,19 +168,19 @@ class Limits:
         return 0.0 if self._calls is None else self._calls.admit(principal)
 
 
-def too_many(house: House, tool: Tool, wait: float) -> Answer:
+def too_many(runtime: Runtime, tool: Tool, wait: float) -> Answer:
     """The answer to a call that came too early."""
     fault = RateLimited(
         f"too many calls of {tool.name} in the last minute",
         hint=f"wait {wait:.0f} s, then call {tool.name} again",
         retryAfterSec=round(wait, 1),
     )
-    house.metrics.called(tool.name, 0.0, fault.code)
-    return failure(tool.group, fault, house.redactor, {})
+    runtime.metrics.called(tool.name, 0.0, fault.code)
+    return failure(tool.group, fault, runtime.redactor, {})
 
 
 @asynccontextmanager
-async def open_house(
+async def open_runtime(
     parts: Sequence[AnyPart],
     settings: Settings,
     redactor: Redactor,
@@ -188,8 +188,8 @@ async def open_house(
     hub: Hub | None = None,
     *,
     paired: bool = False,
-) -> AsyncIterator[House]:
-    """Run a house until the block ends; then every session's ports are closed.
+) -> AsyncIterator[Runtime]:
+    """Keep a runtime until the block ends; then every session's ports are closed.
 
     With a hub, what exists once on the machine is the hub's, and it tells what is `paired`.
     """
@@ -220,7 +220,7 @@ async def open_house(
                 services,
                 shared=shared,
                 hub=hub,
-                unserved=lambda: house.unserved,
+                unserved=lambda: runtime.unserved,
             )
 
         def make_session(key: str) -> Session:
@@ -235,19 +235,19 @@ async def open_house(
             log.error("session_close_failed", error, sessionId=key)
 
         @asynccontextmanager
-        async def provide_house(_: Session) -> AsyncIterator[House]:
-            yield house
+        async def provide_runtime(_: Session) -> AsyncIterator[Runtime]:
+            yield runtime
 
         def provider(kind: type) -> Provider:
-            if kind is House:
-                return provide_house
+            if kind is Runtime:
+                return provide_runtime
             # A tool asks for the ports of its own group mostly, which is there already.
             last_first = parts[::-1]
             ready_first = sorted(last_first, key=lambda part: not part.is_ready)
             return next(p.providers[kind] for p in ready_first if kind in p.providers)
 
         common = Sessions(lasting, new_session, could_not_close).get("shared")
-        house = House(
+        runtime = Runtime(
             settings=settings,
             parts=parts,
             sessions=Sessions(tasks, make_session, could_not_close),
@@ -267,13 +267,15 @@ async def open_house(
             services=services,
             paired=paired,
         )
-        metrics.gauge("sessions", "Sessions that are open", lambda: len(house.sessions))
+        metrics.gauge("sessions", "Sessions that are open", lambda: len(runtime.sessions))
         metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))
         metrics.gauge("subscribers", "Clients that listen for changes", lambda: len(pusher))
         metrics.gauge(
-            "uptime_seconds", "Seconds since the start", lambda: (clock() - house.started_at) / 1000
+            "uptime_seconds",
+            "Seconds since the start",
+            lambda: (clock() - runtime.started_at) / 1000,
         )
-        yield house
+        yield runtime
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Session:
-    """One agent's part of the house."""
+    """One agent's part of the runtime."""
 
     id: str
     settings: Settings
@@ -48,7 +48,7 @@ class Session:
     provider: Callable[[type], Provider]
     """How a port of this type is opened."""
     debug_ports: DebugPorts = field(default_factory=DebugPorts)
-    """Of all agents' browsers; one book for the whole house."""
+    """Of all agents' browsers; one book for the whole process."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
     precedence: Precedence = field(default_factory=Precedence)

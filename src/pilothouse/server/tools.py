@@ -1,4 +1,4 @@
-"""Tools and resources of the house itself: what is served, and what happened so far."""
+"""Tools and resources of Pilothouse itself: what is served, and what happened so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pilothouse.core.declare.model import Args, Result
 from pilothouse.core.declare.resource import resource
 from pilothouse.core.declare.tool import Example, Group, tool
 from pilothouse.core.timeline.clock import iso
-from pilothouse.server.runtime import TIMELINE_URI, House
+from pilothouse.server.runtime import TIMELINE_URI, Runtime
 from pilothouse.server.session import Session
 
 HOUSE = Group(
@@ -72,18 +72,18 @@ class Status(Result):
     profile="default",
     examples=(Example(title="See what is served"),),
 )
-async def status(args: StatusArgs, house: House, session: Session) -> Status:
+async def status(args: StatusArgs, runtime: Runtime, session: Session) -> Status:
     """Show what Pilothouse serves, how long it runs and what this session has recorded."""
-    tools = Counter(listing.group for listing in house.listings.values())
+    tools = Counter(listing.group for listing in runtime.listings.values())
     return Status(
         version=__version__,
-        uptime_sec=round((house.clock() - house.started_at) / 1000, 3),
+        uptime_sec=round((runtime.clock() - runtime.started_at) / 1000, 3),
         pid=os.getpid(),
         session_id=session.id,
-        sessions=len(house.sessions),
-        profile=house.settings.profile,
+        sessions=len(runtime.sessions),
+        profile=runtime.settings.profile,
         groups=[GroupStatus(name=name, tools=number) for name, number in tools.items()],
-        services=house.all_services,
+        services=runtime.all_services,
         events=session.timeline.kept(),
         dropped=session.timeline.dropped(),
     )

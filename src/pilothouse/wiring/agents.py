@@ -1,4 +1,4 @@
-"""The agents of one process as people see them: what a dashboard asks of a house.
+"""The agents of one process as people see them: what a dashboard asks of a runtime.
 
 Beside `e2e_recording.py` a file that knows both the browser sessions and what is observed of them.
 A worker answers its hub by it, and a process without a hub the page itself. Looking is no use: it
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.dashboard.ports import Batch
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.session import Session
 
 
 class Showing:
-    """All agents of a house."""
+    """All agents of a runtime."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._shown: WeakKeyDictionary[Session, ShownAgent] = WeakKeyDictionary()
 
     async def agents(self) -> list[dict[str, Any]]:
         """Each with the name by which it is asked about, the first one being the oldest."""
         return [
-            {"name": name_of(session), **await self._of(session).facts(self._house.started_at)}
-            for session in self._house.sessions
+            {"name": name_of(session), **await self._of(session).facts(self._runtime.started_at)}
+            for session in self._runtime.sessions
         ]
 
     def find(self, name: str) -> ShownAgent:
         """The agent of a name, the oldest one without. Raises NoSuchAgent."""
-        for session in self._house.sessions:
+        for session in self._runtime.sessions:
             if name in ("", name_of(session)):
                 return self._of(session)
         raise no_such_agent(name)
@@ -58,7 +58,7 @@ class Showing:
         if what == "agents":
             return await self.agents()
         if what == "counts":
-            return self._house.metrics.tally()
+            return self._runtime.metrics.tally()
         agent = self.find(given.pop("agent"))
         match what:
             case "rows":
@@ -74,11 +74,11 @@ class Showing:
         raise LookupError(f"nothing is shown as {what}")
 
 
-class HouseShowing:
+class LocalAgents:
     """Implements the dashboard's `Agents` for the sessions of this process."""
 
-    def __init__(self, house: House, frame: Callable[[], dict[str, Any]]) -> None:
-        self._showing = Showing(house)
+    def __init__(self, runtime: Runtime, frame: Callable[[], dict[str, Any]]) -> None:
+        self._showing = Showing(runtime)
         self._frame = frame
 
     async def overview(self) -> dict[str, Any]:

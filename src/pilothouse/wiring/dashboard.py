@@ -22,46 +22,46 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pilothouse.dashboard.ports import Agents
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 PACKETS = ("/api/packets", "/api/packets/{packet_id}", "/api/filter")
 BOOKMARKS_LINK = "bookmarks link"
 """Its name among the services."""
 
 
-def pages(house: House, agents: Agents, status: Callable[[str], str], css: str) -> Pages:
+def pages(runtime: Runtime, agents: Agents, status: Callable[[str], str], css: str) -> Pages:
     """All pages for people; `status` makes the one that needs no script."""
 
     def report(path: str, error: Exception) -> None:
-        house.log.error("dashboard_failed", error, path=path)
+        runtime.log.error("dashboard_failed", error, path=path)
 
     return Pages(
         page=status,
         css=css,
         shell={"/": shell(DOSSIER_STYLE), "/assets/{name:path}": asset},
         # The more special paths first: the API's own last one takes all that is left.
-        api={path: _Packets(house, path) for path in PACKETS} | api(agents, report),
+        api={path: _Packets(runtime, path) for path in PACKETS} | api(agents, report),
     )
 
 
-def frame(house: House, url: str) -> dict[str, Any]:
+def frame(runtime: Runtime, url: str) -> dict[str, Any]:
     """What an overview has beside the agents."""
     return {
         "version": __version__,
-        "uptimeSec": round((house.clock() - house.started_at) / 1000),
+        "uptimeSec": round((runtime.clock() - runtime.started_at) / 1000),
         "url": url,
-        "services": dict(house.services),
-        "bookmarks": _bookmarks(house),
+        "services": dict(runtime.services),
+        "bookmarks": _bookmarks(runtime),
     }
 
 
-def _bookmarks(house: House) -> dict[str, Any]:
-    state = house.services.get(BOOKMARKS_LINK)
+def _bookmarks(runtime: Runtime) -> dict[str, Any]:
+    state = runtime.services.get(BOOKMARKS_LINK)
     if state is None:
         return {"state": "off: no tool has used it yet", "profiles": []}
     from pilothouse.bookmarks.extension.server import Link
 
-    link: Link | None = house.shared.opened(Link)
+    link: Link | None = runtime.shared.opened(Link)
     shelves = link.shelves if link is not None else []
     return {"state": state, "profiles": [shelf.peer.name for shelf in shelves]}
 
@@ -70,13 +70,13 @@ class _Packets:
     """A path to the history. What it takes is imported by the first who asks, and not in the loop:
     a hub should not wait for it, nor have it for nothing."""
 
-    def __init__(self, house: House, path: str) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime, path: str) -> None:
+        self._runtime = runtime
         self._path = path
         self._app: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
             doors = await asyncio.to_thread(import_module, "pilothouse.wiring.intercept_http")
-            self._app = doors.packet_views(self._house.shared)[self._path]
+            self._app = doors.packet_views(self._runtime.shared)[self._path]
         await self._app(scope, receive, send)

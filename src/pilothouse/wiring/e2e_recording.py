@@ -60,7 +60,7 @@ class SessionRecorder:
         self._session.debug_ports.release(session_id)
         if self._session.hub is not None:
             self._session.hub.tell("house.release", session_id=session_id)
-        # Not asked for here: nothing was recorded without it, and while the house closes no port
+        # Not asked for here: nothing was recorded without it, and while the runtime closes no port
         # is opened any more.
         place = self._places.pop(session_id, None)
         if place is not None and self._observer is not None:

@@ -16,7 +16,7 @@ from pilothouse.machine.folders import folder_for, private_folder
 if TYPE_CHECKING:
     from pilothouse.core.settings import Settings
     from pilothouse.machine.secret_file import SecretFile
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 FOLDER = "bookmarks"
 CODE = "token"
@@ -62,8 +62,8 @@ def mark_paired(settings: Settings) -> None:
         (private_folder(settings.home, os.environ, "config", FOLDER) / _MARK).touch(0o600)
 
 
-async def watch_pairing(house: House) -> None:
-    """Return once a Chrome is paired, which the house has learnt by then.
+async def watch_pairing(runtime: Runtime) -> None:
+    """Return once a Chrome is paired, which the runtime has learnt by then.
 
     Nobody calls a bookmark tool before it is listed, and so nobody would open the port to which
     the extension connects: it is opened when there is a pairing code.
@@ -71,21 +71,21 @@ async def watch_pairing(house: House) -> None:
     import anyio
 
     is_open = False
-    while not is_paired(house.settings):
-        if not is_open and _file(house.settings, CODE).exists():
+    while not is_paired(runtime.settings):
+        if not is_open and _file(runtime.settings, CODE).exists():
             is_open = True
-            await _open_link(house)
+            await _open_link(runtime)
         await anyio.sleep(LOOK_S)
-    house.learn_paired()
+    runtime.learn_paired()
 
 
-async def _open_link(house: House) -> None:
+async def _open_link(runtime: Runtime) -> None:
     from pilothouse.bookmarks.extension.server import Link
 
     try:
-        await house.shared.port(Link)
+        await runtime.shared.port(Link)
     except Exception as error:  # tools that need it say why it is off
-        house.log.warn("bookmarks_link_failed", error=str(error) or type(error).__name__)
+        runtime.log.warn("bookmarks_link_failed", error=str(error) or type(error).__name__)
 
 
 def _file(settings: Settings, name: str) -> Path:

@@ -16,7 +16,7 @@ from pilothouse.core.settings import SETTINGS
 from pilothouse.machine.chromium.finder import find_browser
 from pilothouse.machine.net.http_token import check_token, doorkeeper, http_access
 from pilothouse.server.logs import Log, adopt_library_logs
-from pilothouse.server.runtime import House, open_house
+from pilothouse.server.runtime import Runtime, open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
 from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
 from pilothouse.wiring.groups import PARTS
@@ -203,19 +203,21 @@ async def _stdio(
 
     with claimed_stdio() as (wire_in, wire_out):
         parcels = Parcels()
-        async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
-            writer = Writer(wire_out, parcels, house.precedence.answered)
-            reader = Reader(wire_in, writer, asked=house.precedence.asked)
-            server = build_server(house, parcels)
+        async with open_runtime(
+            parts, settings, redactor, log, paired=is_paired(settings)
+        ) as runtime:
+            writer = Writer(wire_out, parcels, runtime.precedence.answered)
+            reader = Reader(wire_in, writer, asked=runtime.precedence.asked)
+            server = build_server(runtime, parcels)
             if extend is not None:
                 extend(server)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
                 tasks.start_soon(keep_swept, settings, log.of("sweep"))
-                if house.selection.unpaired:
-                    tasks.start_soon(watch_pairing, house)
+                if runtime.selection.unpaired:
+                    tasks.start_soon(watch_pairing, runtime)
                 if settings.metrics_port >= 0:
-                    await tasks.start(_serve_metrics, house)
+                    await tasks.start(_serve_metrics, runtime)
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
                     await server.run(read, write, server.create_initialization_options())
                 tasks.cancel_scope.cancel()
@@ -235,7 +237,7 @@ async def _leave_on_signal(scope: anyio.CancelScope, log: Log) -> None:
 
 
 async def _serve_metrics(
-    house: House, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    runtime: Runtime, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     """/metrics and /health beside a stdio client, on loopback."""
     from starlette.applications import Starlette
@@ -248,14 +250,16 @@ async def _serve_metrics(
     from pilothouse.server.transports.pages import health, health_answer, listen
 
     routes = [
-        Route("/metrics", lambda _: Response(house.metrics.exposition(), media_type="text/plain")),
-        Route("/health", lambda _: health_answer(health(house), _trouble(house.settings), 500)),
+        Route(
+            "/metrics", lambda _: Response(runtime.metrics.exposition(), media_type="text/plain")
+        ),
+        Route("/health", lambda _: health_answer(health(runtime), _trouble(runtime.settings), 500)),
     ]
-    listener = listen("127.0.0.1", house.settings.metrics_port)
-    house.listeners.add(listener.getsockname()[1])
-    house.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+    listener = listen("127.0.0.1", runtime.settings.metrics_port)
+    runtime.listeners.add(listener.getsockname()[1])
+    runtime.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
-    access = http_access(house.settings, house.redactor)
+    access = http_access(runtime.settings, runtime.redactor)
     async with serving(Guard(Starlette(routes=routes), Doorkeeper(), access), listener):
         await anyio.sleep_forever()
 
@@ -342,31 +346,31 @@ async def _http(
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.transports.asgi import serving
     from pilothouse.server.transports.http import http_app
-    from pilothouse.wiring.agents import HouseShowing
+    from pilothouse.wiring.agents import LocalAgents
     from pilothouse.wiring.dashboard import frame, pages
 
-    def house_page(house: House, url: str) -> str:
+    def own_page(runtime: Runtime, url: str) -> str:
         return status_page(
-            house.listings.values(),
-            summaries(house.parts),
-            sessions=len(house.sessions),
-            uptime_sec=(house.clock() - house.started_at) / 1000,
+            runtime.listings.values(),
+            summaries(runtime.parts),
+            sessions=len(runtime.sessions),
+            uptime_sec=(runtime.clock() - runtime.started_at) / 1000,
             url=url,
         )
 
-    async with open_house(parts, settings, redactor, log, paired=is_paired(settings)) as house:
-        server = build_server(house)
+    async with open_runtime(parts, settings, redactor, log, paired=is_paired(settings)) as runtime:
+        server = build_server(runtime)
         if extend is not None:
             extend(server)
         host, port = listener.getsockname()[:2]
-        house.listeners.add(port)
+        runtime.listeners.add(port)
         scheme = "https" if settings.tls_cert else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         base_url = settings.public_url.rstrip("/") or url
-        showing = HouseShowing(house, lambda: frame(house, base_url))
-        shown = pages(house, showing, lambda seen: house_page(house, seen), CSS)
+        showing = LocalAgents(runtime, lambda: frame(runtime, base_url))
+        shown = pages(runtime, showing, lambda seen: own_page(runtime, seen), CSS)
         app = http_app(
-            house,
+            runtime,
             server,
             doorkeeper(settings),
             oauth,
@@ -380,8 +384,8 @@ async def _http(
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(keep_swept, settings, log.of("sweep"))
-            if house.selection.unpaired:
-                tasks.start_soon(watch_pairing, house)
+            if runtime.selection.unpaired:
+                tasks.start_soon(watch_pairing, runtime)
             if ready is not None:
                 ready(url)
             await _signal(log)

@@ -1,4 +1,4 @@
-"""What the timeline group asks of the rest of the house.
+"""What the timeline group asks of the rest of Pilothouse.
 
 The agent's timeline, what of it belongs to one browser session, and when an element goes from a
 page.

@@ -38,19 +38,19 @@ def test_the_guide_has_what_is_tested_here() -> None:
 
 async def test_a_newcomer_gets_from_the_first_search_to_an_undo(tmp_path: Path) -> None:
     chrome = ChromeBookmarks([{"title": "Tech", "children": []}])
-    async with connected(tmp_path, chrome) as house:
+    async with connected(tmp_path, chrome) as rig:
         before = chrome.shape()
         for name, arguments in calls():  # first: a link that is there would be asked for
-            assert await house.call(name, **arguments), name
+            assert await rig.call(name, **arguments), name
         add, batch = blocks(4)
-        assert (await house.call("bookmark_add", **add))["parentId"] == chrome.find("AI")
-        told = await house.call("bookmark_batch", **batch)
+        assert (await rig.call("bookmark_add", **add))["parentId"] == chrome.find("AI")
+        told = await rig.call("bookmark_batch", **batch)
         assert ["error" in one for one in told["results"]] == [False, True]
         (plan,) = blocks(5)
-        planned = await house.call("bookmark_plan", **plan)
-        await house.call("bookmark_apply", planId=planned["planId"])
+        planned = await rig.call("bookmark_plan", **plan)
+        await rig.call("bookmark_apply", planId=planned["planId"])
         assert "Read later" in str(chrome.shape())
         for _ in range(3):
-            await house.call("bookmark_undo")
+            await rig.call("bookmark_undo")
         assert chrome.shape() == before
-        assert len((await house.call("bookmark_journal"))["entries"]) == 6
+        assert len((await rig.call("bookmark_journal"))["entries"]) == 6

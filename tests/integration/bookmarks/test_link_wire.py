@@ -31,7 +31,7 @@ async def chrome(method: str, params: dict[str, Any]) -> Any:
     return NODES if method == "getTree" else []
 
 
-class House:
+class Rig:
     """The product on stdio, with a port of its own for extensions."""
 
     def __init__(self, home: Path) -> None:
@@ -54,8 +54,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
 
 
 async def error_of(client: Client) -> dict[str, Any]:
@@ -78,8 +78,8 @@ async def port_of(client: Client) -> int:
     return int(found.group(1))
 
 
-async def test_without_a_chrome_every_call_says_how_to_connect_one(house: House) -> None:
-    async with house.client() as client:
+async def test_without_a_chrome_every_call_says_how_to_connect_one(rig: Rig) -> None:
+    async with rig.client() as client:
         error = await error_of(client)
         assert error["code"] == "EXTENSION_NOT_CONNECTED"
         assert error["message"].startswith("Chrome extension not connected")
@@ -88,10 +88,10 @@ async def test_without_a_chrome_every_call_says_how_to_connect_one(house: House)
         assert (await link_state(client)).endswith(", connected: no Chrome")
 
 
-async def test_a_taken_port_turns_the_link_off_and_status_says_so(house: House) -> None:
-    async with house.client() as first:
+async def test_a_taken_port_turns_the_link_off_and_status_says_so(rig: Rig) -> None:
+    async with rig.client() as first:
         port = await port_of(first)
-        other = House(house.home / "other")
+        other = Rig(rig.home / "other")
         async with other.client(port=port) as second:
             error = await error_of(second)
             assert error["code"] == "EXTENSION_NOT_CONNECTED"
@@ -106,11 +106,11 @@ async def timeline_of(client: Client) -> list[dict[str, Any]]:
 
 
 async def test_a_connected_chrome_answers_and_its_events_stand_on_the_timeline(
-    house: House,
+    rig: Rig,
 ) -> None:
-    async with house.client() as client:
+    async with rig.client() as client:
         port = await port_of(client)
-        async with extension(port, house.token, name="Work", carry_out=chrome) as peer:
+        async with extension(port, rig.token, name="Work", carry_out=chrome) as peer:
             result = await client.call_tool("bookmark_get_tree", {})
             assert not result.is_error, result
             assert (result.structured_content or {})["nodes"][0]["id"] == "0"
@@ -124,14 +124,14 @@ async def test_a_connected_chrome_answers_and_its_events_stand_on_the_timeline(
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_subscribers_of_the_tree_hear_of_changes_in_both_eras(house: House, era: str) -> None:
-    async with house.client(era) as client:
+async def test_subscribers_of_the_tree_hear_of_changes_in_both_eras(rig: Rig, era: str) -> None:
+    async with rig.client(era) as client:
         port = await port_of(client)
-        async with extension(port, house.token, carry_out=chrome) as peer:
+        async with extension(port, rig.token, carry_out=chrome) as peer:
             if era == "legacy":
                 await client.subscribe_resource(TREE)
                 await peer.tell("removed", "7")
-                await until(lambda: TREE in house.heard)
+                await until(lambda: TREE in rig.heard)
             else:
                 async with client.listen(resource_subscriptions=[TREE]) as subscription:
                     await peer.tell("removed", "7")

@@ -27,7 +27,7 @@ GUARD_S = 120
 
 
 @dataclass
-class House:
+class Rig:
     """A server with a connected Chrome, as a client has it."""
 
     client: Client
@@ -65,10 +65,8 @@ async def opened(home: Path, mode: str = "auto") -> AsyncIterator[tuple[Client, 
 
 
 @asynccontextmanager
-async def connected(
-    home: Path, chrome: ChromeBookmarks, mode: str = "auto"
-) -> AsyncIterator[House]:
+async def connected(home: Path, chrome: ChromeBookmarks, mode: str = "auto") -> AsyncIterator[Rig]:
     async with opened(home, mode) as (client, port, code):
         await client.call_tool("bookmark_search", {"query": "x"})  # the port opens on first use
         async with extension(port, code, carry_out=carried_out_by(chrome)):
-            yield House(client, chrome)
+            yield Rig(client, chrome)

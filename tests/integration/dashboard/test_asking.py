@@ -19,7 +19,7 @@ from pilothouse.hub.agents import HubShowing
 from pilothouse.hub.services.client import ServiceLink
 from pilothouse.hub.services.server import open_services
 from pilothouse.hub.state import Seat
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring import standalone
 from pilothouse.wiring.agents import Showing
 from pilothouse.wiring.groups import PARTS
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 pytestmark = pytest.mark.anyio
 GUARD_S = 30.0
 
 
 @asynccontextmanager
-async def hub_and_worker(folder: Path) -> AsyncIterator[tuple[HubShowing, House, ServiceLink]]:
+async def hub_and_worker(folder: Path) -> AsyncIterator[tuple[HubShowing, Runtime, ServiceLink]]:
     """Both in this process, with a real socket between them."""
     settings = Settings(home=str(folder), log_level="error")
     redactor = standalone.make_redactor(settings)
     log = standalone.make_log(settings, redactor)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        house = await enter(open_house(PARTS, settings, redactor, log))
-        services = await enter(open_services(house, folder / "door"))
+        runtime = await enter(open_runtime(PARTS, settings, redactor, log))
+        services = await enter(open_services(runtime, folder / "door"))
         link = ServiceLink("relay-1", lambda do, error: None)
-        worker = await enter(open_house(PARTS, settings, redactor, log, link))
+        worker = await enter(open_runtime(PARTS, settings, redactor, log, link))
         link.show = Showing(worker).answer
         await link.join(str(folder / "door"), worker)
         seats = [Seat("stdio 1", "test", 0.0, pid=1, id="relay-1")]

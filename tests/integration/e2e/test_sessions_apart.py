@@ -204,7 +204,7 @@ class Agent:
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[tuple[Server, Place]]:
+def served() -> Iterator[tuple[Server, Place]]:
     with (
         open_place() as place,
         # Its workers are looked for below it.
@@ -216,14 +216,14 @@ def house() -> Iterator[tuple[Server, Place]]:
 
 
 @asynccontextmanager
-async def agent(house: tuple[Server, Place]) -> AsyncIterator[Agent]:
-    server, place = house
+async def agent(served: tuple[Server, Place]) -> AsyncIterator[Agent]:
+    server, place = served
     async with Client(f"{server.url}/mcp", mode="legacy") as client:
         yield Agent(client, place)
 
 
-async def test_an_agent_cannot_use_the_session_of_another(house: tuple[Server, Place]) -> None:
-    async with agent(house) as first, agent(house) as second:
+async def test_an_agent_cannot_use_the_session_of_another(served: tuple[Server, Place]) -> None:
+    async with agent(served) as first, agent(served) as second:
         session = await first.start()
         stolen = {"sessionId": session["sessionId"]}
         for tool, more in (
@@ -243,9 +243,9 @@ async def test_an_agent_cannot_use_the_session_of_another(house: tuple[Server, P
         assert (await first.call("endSession", **stolen))["success"]
 
 
-async def test_an_agent_cannot_reach_the_browser_of_another(house: tuple[Server, Place]) -> None:
-    server, _ = house
-    async with agent(house) as first, agent(house) as second:
+async def test_an_agent_cannot_reach_the_browser_of_another(served: tuple[Server, Place]) -> None:
+    server, _ = served
+    async with agent(served) as first, agent(served) as second:
         session, own = await first.start(debugPort=True), await second.start()
         port, target = session["cdpPort"], session["targetId"]
         for host in ("127.0.0.1", "localhost", "::1"):
@@ -283,16 +283,16 @@ async def test_an_agent_cannot_reach_the_browser_of_another(house: tuple[Server,
         assert target in [one["id"] for one in listed["targets"]]
 
 
-async def test_what_an_agent_started_ends_when_it_leaves(house: tuple[Server, Place]) -> None:
-    server, _ = house
+async def test_what_an_agent_started_ends_when_it_leaves(served: tuple[Server, Place]) -> None:
+    server, _ = served
 
     def browsers() -> list[int]:
         return [one.pid for one in descendants(server.process.pid) if is_browser(one)]
 
-    async with agent(house) as stays:
+    async with agent(served) as stays:
         session = await stays.start()
         before = set(browsers())
-        async with agent(house) as leaves:
+        async with agent(served) as leaves:
             await leaves.start()
             assert len(set(browsers()) - before) == 1
         assert set(last_seen(browsers, lambda found: set(found) <= before)) == before

@@ -35,7 +35,7 @@ TEMPLATE = Template(
 
 
 async def answer(asked: Asked) -> None:
-    """Both a worker and a house: says which path was asked for."""
+    """Both a worker and the pages: says which path was asked for."""
     if asked.head.method == "POST" and asked.head.target == "/mcp":
         if asked.message.get("method") == "initialize":
             asked.result({"protocolVersion": "2025-11-25"}, "Mcp-Session-Id: inner")
@@ -48,9 +48,9 @@ async def answer(asked: Asked) -> None:
 @pytest.fixture
 async def upstream(tmp_path: Path) -> AsyncIterator[tuple[Plain, Rig]]:
     async with plain(tmp_path / "u", answer) as (served, crew):
-        house = Upstream("", path=str(tmp_path / "u"))
+        pages = Upstream("", path=str(tmp_path / "u"))
         doorkeeper = Doorkeeper("https://pilot.example", ["https://friend.example"])
-        async with door(crew, TEMPLATE, house=house, doorkeeper=doorkeeper) as rig:
+        async with door(crew, TEMPLATE, pages=pages, doorkeeper=doorkeeper) as rig:
             yield served, rig
 
 
@@ -327,10 +327,10 @@ async def test_sessions_paths_and_handles_of_another_principal_are_out_of_reach(
         assert all("authorization" not in one.head.values for one in served.asked)
 
 
-# The house
+# The pages
 
 
-async def test_what_is_no_mcp_is_the_houses(upstream: tuple[Plain, Rig]) -> None:
+async def test_what_is_no_mcp_is_for_the_pages(upstream: tuple[Plain, Rig]) -> None:
     served, rig = upstream
     client = await rig.connect()
     client.request("GET", "/health?x=1", "Origin: " + rig.url)
@@ -353,7 +353,7 @@ async def test_what_is_no_mcp_is_the_houses(upstream: tuple[Plain, Rig]) -> None
     assert (await client.answer("GET")).status == 400  # a stream without a session
 
 
-async def test_a_house_that_is_gone_is_told_of(tmp_path: Path) -> None:
+async def test_pages_that_are_gone_are_reported(tmp_path: Path) -> None:
     async with plain(tmp_path / "u", answer) as (_, crew), door(crew, TEMPLATE) as rig:
         client = await rig.connect()
         client.request("GET", "/health")
@@ -361,7 +361,7 @@ async def test_a_house_that_is_gone_is_told_of(tmp_path: Path) -> None:
         await client.initialize()  # on the same connection
 
 
-async def test_a_websocket_passes_to_the_house_and_nothing_else_changes_the_protocol(
+async def test_a_websocket_passes_to_the_pages_and_nothing_else_changes_the_protocol(
     tmp_path: Path,
 ) -> None:
     async def switch(asked: Asked) -> None:
@@ -379,7 +379,7 @@ async def test_a_websocket_passes_to_the_house_and_nothing_else_changes_the_prot
                 return
 
     async with plain(tmp_path / "u", switch) as (_, crew):
-        async with door(crew, TEMPLATE, house=Upstream("", path=str(tmp_path / "u"))) as rig:
+        async with door(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
             client = await rig.connect()
             client.request("GET", "/events", "Connection: Upgrade", "Upgrade: websocket")
             assert (await client.head()).status == 101
@@ -393,12 +393,12 @@ async def test_a_websocket_passes_to_the_house_and_nothing_else_changes_the_prot
             assert (await client.answer("GET")).body == b"plain"
 
 
-async def test_after_a_change_that_the_house_refuses_nothing_more_is_read(tmp_path: Path) -> None:
+async def test_after_a_change_that_the_pages_refuse_nothing_more_is_read(tmp_path: Path) -> None:
     async def refuse(asked: Asked) -> None:
         asked.answer("403 Forbidden")
 
     async with plain(tmp_path / "u", refuse) as (_, crew):
-        async with door(crew, TEMPLATE, house=Upstream("", path=str(tmp_path / "u"))) as rig:
+        async with door(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
             client = await rig.connect()
             for _ in range(2):
                 client.request("GET", "/events", "Connection: Upgrade", "Upgrade: websocket")

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pilothouse.hub.model import Key
 from tests.conformance import fixtures
 from tests.support.cancelling import cancel_under_way
-from tests.support.door_rig import GUARD_S, call, door, hello, houses, request, template_of
+from tests.support.door_rig import GUARD_S, call, door, hello, own_workers, request, template_of
 from tests.support.servers import ERAS
 from tests.support.until import until
 
@@ -32,7 +32,7 @@ COUNTER = "test://counter"
 
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with houses(tmp_path) as crew:
+    async with own_workers(tmp_path) as crew:
         async with door(crew, await template_of(crew)) as opened:
             yield opened
 
@@ -40,7 +40,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.fixture
 async def asking_rig(tmp_path: Path) -> AsyncIterator[Rig]:
     """Its workers have the tools that ask the client something."""
-    async with houses(tmp_path, fixtures.PART, fixtures.extend) as crew:
+    async with own_workers(tmp_path, fixtures.PART, fixtures.extend) as crew:
         async with door(crew, await template_of(crew)) as opened:
             yield opened
 

@@ -90,7 +90,7 @@ async def judged(hub: Server, method: str, path: str, *fields: str) -> None:
         told = (method, path, host, origin, got)
         if expected is not None:
             assert got.status == expected, told
-        elif not fields:  # a change to WebSocket is refused by the house, which has none
+        elif not fields:  # a change to WebSocket is refused by the pages, which has none
             assert got.status not in (403, 421), told
         if got.head.first("connection") == "close":
             client.close()

@@ -20,7 +20,7 @@ from pilothouse.hub.notices import RESET
 from pilothouse.hub.sessions import peers
 from pilothouse.hub.sessions.redis_leases import Gate
 from pilothouse.machine.child import start_child
-from tests.support.door_rig import Raw, call, door, hello, houses, modern, request, template_of
+from tests.support.door_rig import Raw, call, door, hello, modern, own_workers, request, template_of
 from tests.support.redis import redis_server
 from tests.support.sharing import shared_door
 from tests.support.until import until
@@ -60,7 +60,7 @@ async def two(folder: Path, sockets: Path, **options: Any) -> AsyncIterator[Two]
         made.redis = await stack.enter_async_context(redis_server(folder))
         for name in "ab":
             (sockets / name).mkdir()
-            crew = await stack.enter_async_context(houses(sockets / name))
+            crew = await stack.enter_async_context(own_workers(sockets / name))
             template = await template_of(crew)
             opened = shared_door(made.redis.url, crew, template, **options)
             rig, gate = await stack.enter_async_context(opened)
@@ -198,7 +198,7 @@ async def test_the_second_gateway_never_passes_on_again(tmp_path: Path, sockets:
 
 
 async def test_the_peers_header_means_nothing_to_a_hub_alone(sockets: Path) -> None:
-    async with houses(sockets) as crew, door(crew, await template_of(crew)) as rig:
+    async with own_workers(sockets) as crew, door(crew, await template_of(crew)) as rig:
         client = await rig.connect()
         client.post(hello(), f"{PEER}: x")
         assert (await client.answer()).status == 200

@@ -87,7 +87,7 @@ async def test_the_detail_of_a_packet_comes_whole(rig: Rig, shop: App) -> None:
     port = await listen(rig, ann)
     await get(port, f"{shop.url}/plain?q=%F0%9F%98%80")
     row = (await both(rig, ann, filter="url =~ ^/plain"))[0]
-    proxy: Proxy = await rig.house.shared.port(Proxy)
+    proxy: Proxy = await rig.runtime.shared.port(Proxy)
     kept = await asyncio.to_thread(proxy.reader.detail, row["id"])
     told = await ann.call("get_packet_detail", access_token=rig.token, packet_id=row["id"])
     assert kept.request is not None
@@ -144,7 +144,7 @@ async def test_rules_of_a_killed_worker_are_gone_and_nobody_else_s(rig: Rig, sho
     for agent in (ann, ben):
         await agent.call("mock_rules", access_token=rig.token, rules=[rule])
     await ann.kill()
-    proxy: Proxy = await rig.house.shared.port(Proxy)
+    proxy: Proxy = await rig.runtime.shared.port(Proxy)
 
     async def those_of(name: str) -> Any:
         return await proxy.engine.ask("mocks", session=name, rules=None)
@@ -198,12 +198,12 @@ async def test_status_of_every_worker_shows_the_hub_s_doors_which_open_on_first_
     async with sharing() as rig:
         ann, ben = await rig.agent(), await rig.agent()
         assert (await ann.call("status"))["services"] == {}
-        assert rig.house.services == {}
+        assert rig.runtime.services == {}
         await ann.call("get_config", access_token=rig.token)
         await ann.fault("bookmark_get", id="1")
         for agent in (ann, ben):
             told = (await agent.call("status"))["services"]
-            assert told == rig.house.services
+            assert told == rig.runtime.services
             assert set(told) == {"REST API", "config endpoint", "bookmarks link"}
 
 

@@ -45,7 +45,7 @@ async def connected(
     carry_out: CarryOut | None = None,
 ) -> AsyncIterator[ExtensionPeer]:
     """The link of the hub with this Chrome at its other end."""
-    await rig.house.shared.port(Link)
+    await rig.runtime.shared.port(Link)
     how = carry_out or carried_out_by(chrome)
     token = pairing_secret(rig.settings).value()
     profile = profile_of(chrome)

@@ -37,14 +37,14 @@ async def test_another_worker_s_browser_is_out_of_reach_from_its_first_page_on(
     assert (await ben.call("evaluate", script=script))["result"] == 0
     joined = await ben.fault("startSession", cdp=f"http://127.0.0.1:{port}")
     assert "another session" in joined["message"]
-    assert rig.house.debug_ports.foreign("") >= {port}
-    assert len(rig.house.debug_ports) == 2
+    assert rig.runtime.debug_ports.foreign("") >= {port}
+    assert len(rig.runtime.debug_ports) == 2
     await ann.kill()
     while await listens(port):  # her browser outlives her worker by a moment
         fault = await ben.fault("cdp_list_targets", port=port)
         # Between the two it may have closed.
         assert fault["code"] == "SECURITY_BLOCKED" or not await listens(port)
-    await until(lambda: len(rig.house.debug_ports) == 1)
+    await until(lambda: len(rig.runtime.debug_ports) == 1)
     gone = await ben.fault("cdp_list_targets", port=port)
     assert gone["code"] != "SECURITY_BLOCKED"
 
@@ -54,7 +54,7 @@ async def test_a_page_reaches_no_door_of_the_hub_nor_of_another_worker(rig: Rig,
     await ann.call("startSession", url=shop.url)
     await ben.call("startSession", url=shop.url)
     await ben.call("get_config", access_token=rig.token)  # opens the REST API, in the hub
-    doors = sorted(rig.house.listeners)
+    doors = sorted(rig.runtime.listeners)
     assert len(doors) >= 4
     for agent in (ann, ben):
         for port in doors:
@@ -85,7 +85,7 @@ async def test_a_session_goes_through_the_hub_s_proxy_and_its_listener_dies_with
     assert await until(lambda: ann.events("PacketRecorded"))
     from pilothouse.intercept.proxy import Proxy
 
-    proxy: Proxy = await rig.house.shared.port(Proxy)
+    proxy: Proxy = await rig.runtime.shared.port(Proxy)
     (opened,) = proxy._opened.values()
     assert await listens(opened["port"])
     await ann.kill()
@@ -101,7 +101,7 @@ async def test_ending_a_session_closes_its_listener_in_the_hub(rig: Rig, shop: A
 
     ann = await rig.agent()
     await started(rig, ann, shop)
-    proxy: Proxy = await rig.house.shared.port(Proxy)
+    proxy: Proxy = await rig.runtime.shared.port(Proxy)
     assert len(proxy._opened) == 1
     await ann.call("endSession")
     await until(lambda: not proxy._opened)

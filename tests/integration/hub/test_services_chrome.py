@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 async def test_two_workers_use_one_chrome_and_hear_what_its_user_does() -> None:
     async with sharing() as rig:
-        await rig.house.shared.port(Link)
+        await rig.runtime.shared.port(Link)
         token = pairing_secret(rig.settings).value()
         chrome = await asyncio.to_thread(BookmarkChrome().__enter__)
         try:

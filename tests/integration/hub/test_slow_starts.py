@@ -75,7 +75,7 @@ async def served(kind: CommandKind) -> AsyncIterator[httpx.AsyncClient]:
         registry=MemoryRegistry(time.time),
         pool=pool,
         kind=kind,
-        house=Upstream("", path="/nowhere"),
+        pages=Upstream("", path="/nowhere"),
         doorkeeper=Doorkeeper(),
         clock=time.time,
         report=lambda what, error: pytest.fail(f"{what}: {error}"),

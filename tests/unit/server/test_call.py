@@ -21,7 +21,7 @@ from pilothouse.core.settings import resolve
 from pilothouse.core.timeline.events import ToolInvocationFailed, ToolInvoked
 from pilothouse.server.groups import Part
 from pilothouse.server.logs import Log
-from pilothouse.server.runtime import House, open_house
+from pilothouse.server.runtime import Runtime, open_runtime
 from tests.support import fixture_tools as fixture
 from tests.support.until import until
 
@@ -42,15 +42,15 @@ async def no_progress(done: float, total: float | None = None, message: str = ""
 
 @dataclass
 class Desk:
-    """A house with one session to call from, and its log."""
+    """A runtime with one session to call from, and its log."""
 
-    house: House
+    runtime: Runtime
     session: Session
     stream: io.StringIO
 
     async def call(self, tool: Tool, args: Mapping[str, Any] | None = None) -> Answer:
         with anyio.fail_after(GUARD_S):
-            return await self.house.caller.call(tool, args or {}, self.session, no_progress)
+            return await self.runtime.caller.call(tool, args or {}, self.session, no_progress)
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.stream.getvalue().splitlines()]
@@ -65,8 +65,8 @@ async def desk(*parts: Part) -> AsyncIterator[Desk]:
     stream = io.StringIO()
     log = Log("test", redactor=Redactor(), stream=stream)
     settings = resolve({"profile": "full"}, {})
-    async with open_house((fixture.PART, *parts), settings, Redactor(), log) as house:
-        yield Desk(house, house.sessions.get("agent-1"), stream)
+    async with open_runtime((fixture.PART, *parts), settings, Redactor(), log) as runtime:
+        yield Desk(runtime, runtime.sessions.get("agent-1"), stream)
 
 
 def error_of(answer: Answer) -> dict[str, Any]:
@@ -80,7 +80,7 @@ async def test_a_good_call_is_answered_counted_and_recorded() -> None:
         answer = await at.call(fixture.echo_code, {"text": "hi", "times": 2})
         assert not answer.is_error
         assert json.loads(answer.text) == answer.structured == {"said": ["hi"] * 2, "mood": "calm"}
-        assert at.house.metrics.calls == {("echo_code", ""): 1}
+        assert at.runtime.metrics.calls == {("echo_code", ""): 1}
         (event,) = at.events()
         assert isinstance(event, ToolInvoked)
         assert (event.tool, event.duration_ms >= 0) == ("echo_code", True)
@@ -193,7 +193,7 @@ async def test_a_declared_fault_has_the_form_of_its_groups_spec(
         assert isinstance(event, ToolInvocationFailed)
         assert (event.tool, event.code) == (called.name, "target_not_found")
         assert event.message == error["message"]
-        assert at.house.metrics.calls == {(called.name, "target_not_found"): 1}
+        assert at.runtime.metrics.calls == {(called.name, "target_not_found"): 1}
         assert at.logged("internal_error") == []
 
 

@@ -22,16 +22,16 @@ import anyio
 from pilothouse.wiring.standalone import make_log, make_redactor
 from pilothouse.wiring.groups import PARTS
 from pilothouse.core.settings import Settings
-from pilothouse.server.runtime import open_house
+from pilothouse.server.runtime import open_runtime
 
 async def main():
     settings = Settings()
     redactor = make_redactor(settings)
-    async with open_house(PARTS, settings, redactor, make_log(settings, redactor)) as house:
-        print(len(house.listings))
+    async with open_runtime(PARTS, settings, redactor, make_log(settings, redactor)) as runtime:
+        print(len(runtime.listings))
         print(sorted(name for name in sys.modules if name.endswith(".tools")))
-        house.registry
-        print(len(house.registry.tools))
+        runtime.registry
+        print(len(runtime.registry.tools))
         print(sorted(name for name in sys.modules if name.endswith(".tools")))
 
 anyio.run(main)

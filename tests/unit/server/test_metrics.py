@@ -22,7 +22,7 @@ def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     }
 
 
-def test_an_idle_house_has_a_sound_exposition() -> None:
+def test_an_idle_runtime_has_a_sound_exposition() -> None:
     assert scraped(Metrics()) == {}
     assert Metrics().exposition().decode().count("# TYPE") == 2
 

@@ -152,7 +152,7 @@ async def test_ports_are_closed_in_reverse_order_by_the_task_that_opened_them() 
         assert len(sessions) == 0
 
 
-async def test_the_end_of_the_house_closes_every_session() -> None:
+async def test_the_end_of_the_runtime_closes_every_session() -> None:
     shop = Workshop()
     async with workshop(shop) as sessions:
         await sessions.get("a").port(Camera)

@@ -35,7 +35,7 @@ class Scope:
         return moment.source in self._sources
 
 
-class House:
+class Sources:
     """An agent's timeline with a clock that a test turns, and a page whose element goes."""
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class House:
 
 
 @asynccontextmanager
-async def keeping(house: House) -> AsyncIterator[Watchkeeper]:
-    async with open_watches(house, house, house.tell) as keeper:
+async def keeping(sources: Sources) -> AsyncIterator[Watchkeeper]:
+    async with open_watches(sources, sources, sources.tell) as keeper:
         yield keeper
 
 
@@ -174,11 +174,11 @@ def test_a_redirect_is_measured_as_a_whole() -> None:
 
 
 async def test_many_hits_are_told_as_one_and_only_once() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         watch = await add(keeper, "console.error")
         for number in range(500):
-            house.written.console(number, f"broken {number} hunter2")
+            sources.written.console(number, f"broken {number} hunter2")
         (news,) = keeper.take_news()
         assert (news["id"], news["count"]) == (watch, 500)
         assert news["first"]["key"] == "console:0"
@@ -187,7 +187,7 @@ async def test_many_hits_are_told_as_one_and_only_once() -> None:
             "text": "console error: broken 499 ***",
         }  # fmt: skip
         assert keeper.take_news() == []
-        house.written.console(900, "once more")
+        sources.written.console(900, "once more")
         (news,) = keeper.take_news()
         assert news["count"] == 1
         assert "last" not in news
@@ -205,26 +205,26 @@ async def test_a_footer_says_which_watch_fired_and_keeps_the_pages_words_in_the_
 
 
 async def test_it_is_pushed_without_being_asked() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         await add(keeper, "console.error", "s1")
-        house.changed.clear()
-        house.written.console(1, "not of that session")
-        house.written.console(2, "broken", target="FFEE00111")
-        await house.hears()
-        assert house.changed == [URI, f"{URI}/s1"]
+        sources.changed.clear()
+        sources.written.console(1, "not of that session")
+        sources.written.console(2, "broken", target="FFEE00111")
+        await sources.hears()
+        assert sources.changed == [URI, f"{URI}/s1"]
         assert keeper.told("s1")[0]["first"]["key"] == "console:FFEE00/0"
         assert keeper.told("s2") == []
 
 
 async def test_what_was_before_the_watch_does_not_fire_it() -> None:
-    house = House()
-    house.written.console(1, "before")
-    async with keeping(house) as keeper:
+    sources = Sources()
+    sources.written.console(1, "before")
+    async with keeping(sources) as keeper:
         await add(keeper, "console.error")
-        house.written.console(2, "between")
+        sources.written.console(2, "between")
         await add(keeper, "log =~ x")
-        house.written.line(3, "x")
+        sources.written.line(3, "x")
         assert [(news["id"], news["count"]) for news in keeper.take_news()] == [
             ("w1", 1),
             ("w2", 1),
@@ -232,64 +232,64 @@ async def test_what_was_before_the_watch_does_not_fire_it() -> None:
 
 
 async def test_a_tab_that_is_opened_later_is_watched_too() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         await add(keeper, "status >= 500")
-        house.written.see(5, "FFEE00111", kind="response", requestId="1.1", url=SHOP, status=500)
+        sources.written.see(5, "FFEE00111", kind="response", requestId="1.1", url=SHOP, status=500)
         assert [news["count"] for news in keeper.take_news()] == [1]
 
 
 async def test_a_request_that_hangs_is_told_by_the_clock_alone() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         await add(keeper, "slow > 20 ms")
-        house.written.request("1.1", 0, f"{SHOP}/hangs")
-        house.changed.clear()
-        house.now = 500
-        await house.hears()
+        sources.written.request("1.1", 0, f"{SHOP}/hangs")
+        sources.changed.clear()
+        sources.now = 500
+        await sources.hears()
         (news,) = keeper.take_news()
         assert news["first"]["key"] == "request:1.1"
 
 
 async def test_an_element_that_goes_is_told_and_stands_on_the_timeline() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         await add(keeper, "selector gone #cart")
-        house.changed.clear()
-        house.goings.put_nowait(SHOP)
-        await house.hears()
+        sources.changed.clear()
+        sources.goings.put_nowait(SHOP)
+        await sources.hears()
         (news,) = keeper.take_news()
         assert news["first"]["text"] == f"#cart is gone from {SHOP}"
         assert news["first"]["key"] == "browser:0"
-        assert [moment.event.name for moment in house.timeline] == ["ElementVanished"]
-        house.goings.put_nowait("")
-        await house.hears()
+        assert [moment.event.name for moment in sources.timeline] == ["ElementVanished"]
+        sources.goings.put_nowait("")
+        await sources.hears()
         assert keeper.told()[0]["ended"] == "its tab was closed"
 
 
 async def test_a_selector_that_the_page_refuses_leaves_no_watch() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         with pytest.raises(BadWatch):
             await add(keeper, "selector gone #")
         assert keeper.told() == []
 
 
 async def test_a_watch_that_is_removed_is_told_of_no_more() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         watch = await add(keeper, "console.error")
         looking = await add(keeper, "selector gone #cart")
         await keeper.remove(watch)
         await keeper.remove(looking)
-        house.written.console(1, "broken")
+        sources.written.console(1, "broken")
         assert keeper.take_news() == []
         with pytest.raises(WatchNotFound, match="no watch 'w1'"):
             await keeper.remove(watch)
 
 
 async def test_there_are_only_so_many_watches() -> None:
-    async with keeping(House()) as keeper:
+    async with keeping(Sources()) as keeper:
         for _ in range(MOST_WATCHES):
             await add(keeper, "console.error")
         with pytest.raises(TooManyWatches):
@@ -297,13 +297,13 @@ async def test_there_are_only_so_many_watches() -> None:
 
 
 async def test_without_a_watch_nobody_waits_at_the_observers_rings() -> None:
-    house = House()
-    ring = house.written.tab()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    ring = sources.written.tab()
+    async with keeping(sources) as keeper:
         assert ring.waiting == 0
         first, second = await add(keeper, "console.error"), await add(keeper, "slow > 1 s")
         assert ring.waiting == 1  # however many watches there are
-        house.written.console(1, "a flood calls once")
+        sources.written.console(1, "a flood calls once")
         assert ring.waiting == 0
         keeper.take_news()
         assert ring.waiting == 1
@@ -317,21 +317,21 @@ async def test_without_a_watch_nobody_waits_at_the_observers_rings() -> None:
 
 
 async def test_a_watch_on_a_session_ends_with_it_and_says_so() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         bound = await add(keeper, "console.error", "s1")
         other = await add(keeper, "console.error", "s2")
-        house.changed.clear()
-        house.timeline.emit(SessionTerminated(at=5, session_id="s1", reason="manual"))
+        sources.changed.clear()
+        sources.timeline.emit(SessionTerminated(at=5, session_id="s1", reason="manual"))
         told = {one["id"]: one for one in keeper.told()}
         assert told[bound]["ended"] == "its session has ended (manual)"
         assert "ended" not in told[other]
-        assert f"{URI}/s1" in house.changed
+        assert f"{URI}/s1" in sources.changed
 
 
 async def test_a_session_that_has_ended_is_not_watched() -> None:
-    house = House()
-    async with keeping(house) as keeper:
+    sources = Sources()
+    async with keeping(sources) as keeper:
         with pytest.raises(SessionNotFound, match="has ended"):
             await add(keeper, "console.error", "over")
         assert keeper.told() == []

@@ -1,4 +1,4 @@
-"""The extension's end of the house: sockets in, connected profiles out.
+"""The extension's end: sockets in, connected profiles out.
 
 A socket is let in by its Origin and its token. One profile has one socket, the newest.
 """

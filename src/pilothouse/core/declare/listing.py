@@ -75,6 +75,6 @@ class Selection:
 
 
 def is_served(group: str, profile: Profile, groups: Collection[str], asked: Profile) -> bool:
-    """Return whether a user asked for a tool of this group; the house's own are always there."""
+    """Return whether a user asked for a tool of this group; Pilothouse's own are always there."""
     wanted = group in groups or group == "house"
     return wanted and (asked == "full" or profile == "default")

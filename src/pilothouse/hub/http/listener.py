@@ -1,7 +1,7 @@
 """The hub's HTTP door: no framework stands where a call passes.
 
 Every request is judged by its Host and Origin first. MCP goes to the endpoints; all else is the
-house's, whose own application listens on a private socket and is just one more upstream.
+pages', whose application listens on a private socket and is just one more upstream.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Door:
         self,
         endpoint: Endpoint,
         relay: Relay,
-        house: Upstream,
+        pages: Upstream,
         doorkeeper: Doorkeeper,
         report: Report,
         authenticate: Authenticate | None = None,
@@ -57,7 +57,7 @@ class Door:
     ) -> None:
         self._endpoint = endpoint
         self._relay = relay
-        self._house = house
+        self._pages = pages
         self._doorkeeper = doorkeeper
         self._report = report
         self._authenticate = authenticate
@@ -119,7 +119,7 @@ class Door:
         path = _path(head)
         key = path_key(path)
         if key is None:
-            return await self._pass_to_house(client, head)
+            return await self._pass_to_pages(client, head)
         principal = await self._authenticate(head) if self._authenticate else ""
         if isinstance(principal, Denied):
             return Reply(principal.status, principal.body, JSON, principal.headers)
@@ -159,20 +159,20 @@ class Door:
 
     # What is no MCP
 
-    async def _pass_to_house(self, client: Connection, head: RequestHead) -> Reply | bool:
+    async def _pass_to_pages(self, client: Connection, head: RequestHead) -> Reply | bool:
         changes = upgrades(head)
         fields = kept(head.fields, head.values, {"expect"})
         if changes:
             fields += [("Connection", "Upgrade"), ("Upgrade", "websocket")]
         request = write_head(f"{head.method} {head.target} HTTP/1.{head.minor}", fields)
         sink = Passing(client, head)
-        # Whatever the client says after it is no request, even if the house does not change.
+        # Whatever the client says after it is no request, even if the protocol does not change.
         sink.is_last = changes
         more = client.rest() if changes else client.pieces(head) if head.body else None
         try:
-            whole = await self._relay.exchange(self._house, request, head.method, sink, more)
+            whole = await self._relay.exchange(self._pages, request, head.method, sink, more)
         except WorkerLost as lost:
-            return _refusal(502, f"the house does not answer: {lost.message}")
+            return _refusal(502, f"the hub's pages do not answer: {lost.message}")
         sink.finish(whole=whole)
         return sink.may_go_on
 

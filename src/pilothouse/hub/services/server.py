@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.hub_server import ServedProxy
     from pilothouse.ipc.rpc import Line
     from pilothouse.server.metrics import Taken, Tally
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 LOOK_S = 0.1
 """How often it is looked whether the browser of a dead worker is gone, too."""
@@ -35,21 +35,21 @@ LEARN_S = 5.0
 
 
 @asynccontextmanager
-async def open_services(house: House, path: Path) -> AsyncIterator[Services]:
-    """Serve workers at a unix socket until the block ends. The house is the hub's own.
+async def open_services(runtime: Runtime, path: Path) -> AsyncIterator[Services]:
+    """Serve workers at a unix socket until the block ends. The runtime is the hub's own.
 
     Raises:
         OSError: the socket cannot be made.
     """
-    services = Services(house)
-    house.listeners.on_change = house.services.on_change = services.announce
-    house.metrics.gather = services.have_counted
+    services = Services(runtime)
+    runtime.listeners.on_change = runtime.services.on_change = services.announce
+    runtime.metrics.gather = services.have_counted
 
     def report(do: str, error: BaseException) -> None:
         if isinstance(error, BadMessage):
-            house.log.warn(do, why=str(error))  # a defect of the other side, which has its log
+            runtime.log.warn(do, why=str(error))  # a defect of the other side, which has its log
         else:
-            house.log.error("service_failed", error, do=do)
+            runtime.log.error("service_failed", error, do=do)
 
     async with open_service_door(path, lambda line: Guest(services, line), report):
         try:
@@ -61,8 +61,8 @@ async def open_services(house: House, path: Path) -> AsyncIterator[Services]:
 class Services:
     """What all workers share, and who they are."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._guests: dict[Guest, None] = {}
         """In the order in which they came."""
         self._releasing: set[asyncio.Task[None]] = set()
@@ -84,17 +84,17 @@ class Services:
 
     def ports_for(self, guest: Guest) -> dict[str, Any]:
         """What a worker must know of the others."""
-        house = self.house
+        runtime = self.runtime
         return {
-            "foreign": sorted(house.debug_ports.foreign(guest.session)),
-            "listeners": sorted(house.listeners - guest.listeners),
-            "services": dict(house.services),
-            "paired": house.paired,
+            "foreign": sorted(runtime.debug_ports.foreign(guest.session)),
+            "listeners": sorted(runtime.listeners - guest.listeners),
+            "services": dict(runtime.services),
+            "paired": runtime.paired,
         }
 
     def listeners_changed(self) -> None:
         """Of some worker."""
-        self.house.listeners.learn(port for guest in self._guests for port in guest.listeners)
+        self.runtime.listeners.learn(port for guest in self._guests for port in guest.listeners)
         self.announce()
 
     def release_when_closed(self, claims: dict[str, int]) -> None:
@@ -107,7 +107,7 @@ class Services:
         for name, port in claims.items():
             while port and await _is_open(port):  # noqa: ASYNC110  # another process closes it
                 await asyncio.sleep(LOOK_S)
-            self.house.debug_ports.release(name)
+            self.runtime.debug_ports.release(name)
         self.announce()
 
     def announce(self) -> None:
@@ -135,7 +135,7 @@ class Guest:
         self.session = ""
         self.listeners: frozenset[int] = frozenset()
         self._services = services
-        self._house = services.house
+        self._runtime = services.runtime
         self._line = line
         self._claims: dict[str, int] = {}
         """Debugging ports by their names in the hub's book; 0 for the user's own browser."""
@@ -157,7 +157,7 @@ class Guest:
                 self._count(await self.show("counts"))
 
     def _count(self, told: Tally) -> None:
-        self._house.metrics.take(told, self._counted)
+        self._runtime.metrics.take(told, self._counted)
 
     async def show(self, what: str, **given: Any) -> Any:
         """What people are to see of it. Raises Fault, LineLost, ServiceBroke."""
@@ -217,7 +217,7 @@ class Guest:
         from pilothouse.intercept.hub_server import ServedProxy
         from pilothouse.intercept.proxy import Proxy
 
-        proxy = await self._house.shared.port(Proxy)
+        proxy = await self._runtime.shared.port(Proxy)
         if self._proxy is None:
             self._proxy = ServedProxy(proxy, self.session, partial(self._say, "intercept"))
         return self._proxy
@@ -226,7 +226,7 @@ class Guest:
         from pilothouse.bookmarks.extension.server import Link
         from pilothouse.bookmarks.hub_server import ServedLink
 
-        link = await self._house.shared.port(Link)
+        link = await self._runtime.shared.port(Link)
         if self._link is None:
             self._link = ServedLink(link, partial(self._say, "bookmarks"))
         return self._link
@@ -240,13 +240,13 @@ class Guest:
         """Answered when every other worker knows that this port is not its own."""
         name = f"{self.session}/{session_id}"
         self._claims[name] = 0 if shared else port
-        self._house.debug_ports.claim(self.session, name, port, shared=shared)
+        self._runtime.debug_ports.claim(self.session, name, port, shared=shared)
         await self._services.have_learnt()
 
     def _release(self, session_id: str) -> None:
         name = f"{self.session}/{session_id}"
         self._claims.pop(name, None)
-        self._house.debug_ports.release(name)
+        self._runtime.debug_ports.release(name)
         self._services.announce()
 
 

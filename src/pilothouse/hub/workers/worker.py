@@ -30,7 +30,7 @@ from pilothouse.hub.workers import Use, zygote
 from pilothouse.hub.workers.builtin import LINES, USE_PATH
 from pilothouse.ipc.local_socket import listen_at
 from pilothouse.ipc.rpc import ServiceBroke
-from pilothouse.server.runtime import TIMELINE_URI, open_house
+from pilothouse.server.runtime import TIMELINE_URI, open_runtime
 from pilothouse.wiring import standalone as app
 from pilothouse.wiring.agents import Showing
 from pilothouse.wiring.groups import PARTS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.server.logs import Log
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 _WORDS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("tools/list", {}, ""),
@@ -120,36 +120,38 @@ async def _answering(
 
     redactor = app.make_redactor(settings)
     log = app.make_log(settings, redactor)
-    async with _house(settings, redactor, log, order) as house:
+    async with _runtime(settings, redactor, log, order) as runtime:
         pages = Pages(page=lambda _: "", css="")
-        served = http_app(house, build_server(house), Doorkeeper(), None, pages, "http://localhost")
-        async with serving_lines(house, lines), serving(_with_use(served, house), listener):
+        served = http_app(
+            runtime, build_server(runtime), Doorkeeper(), None, pages, "http://localhost"
+        )
+        async with serving_lines(runtime, lines), serving(_with_use(served, runtime), listener):
             yield log
 
 
 @asynccontextmanager
-async def _house(
+async def _runtime(
     settings: Settings, redactor: Redactor, log: Log, order: zygote.Order | None
-) -> AsyncIterator[House]:
-    """A worker's house has the hub's services; that of a rehearsal, without an order, its own."""
+) -> AsyncIterator[Runtime]:
+    """A worker's runtime has the hub's services; that of a rehearsal, without an order, its own."""
     if order is None:
-        async with open_house(PARTS, settings, redactor, log) as house:
-            yield house
+        async with open_runtime(PARTS, settings, redactor, log) as runtime:
+            yield runtime
         return
     hub = ServiceLink(order.session, lambda do, error: log.error("service_failed", error, do=do))
     try:
-        async with open_house(PARTS, settings, redactor, log, hub) as house:
-            hub.show = Showing(house).answer
+        async with open_runtime(PARTS, settings, redactor, log, hub) as runtime:
+            hub.show = Showing(runtime).answer
             if order.services:
-                await _join(hub, order.services, house)
-            _tell_calls(hub, house)
-            yield house
-        await _tell_counts(hub, house)
+                await _join(hub, order.services, runtime)
+            _tell_calls(hub, runtime)
+            yield runtime
+        await _tell_counts(hub, runtime)
     finally:
         hub.leave()
 
 
-def _tell_calls(hub: ServiceLink, house: House) -> None:
+def _tell_calls(hub: ServiceLink, runtime: Runtime) -> None:
     """Tell the hub what was counted soon after each call: a worker may be killed at any time."""
     loop = asyncio.get_running_loop()
     due: asyncio.TimerHandle | None = None
@@ -157,58 +159,58 @@ def _tell_calls(hub: ServiceLink, house: House) -> None:
     def tell() -> None:
         nonlocal due
         due = None
-        hub.tell("house.counted", told=house.metrics.tally())
+        hub.tell("house.counted", told=runtime.metrics.tally())
 
     def called() -> None:
         nonlocal due
         due = due or loop.call_later(COUNT_S, tell)
 
-    house.metrics.on_called = called
+    runtime.metrics.on_called = called
 
 
-async def _tell_counts(hub: ServiceLink, house: House) -> None:
+async def _tell_counts(hub: ServiceLink, runtime: Runtime) -> None:
     """What was counted since the hub asked last, before nobody can be asked any more."""
     with suppress(HubLost, TimeoutError):
         async with asyncio.timeout(LAST_S):
-            await hub.call("house.counted", told=house.metrics.tally())
+            await hub.call("house.counted", told=runtime.metrics.tally())
 
 
-async def _join(hub: ServiceLink, path: str, house: House) -> None:
+async def _join(hub: ServiceLink, path: str, runtime: Runtime) -> None:
     """A worker that cannot join serves all the same: its tools say what is missing."""
     try:
-        await hub.join(path, house)
+        await hub.join(path, runtime)
     except OSError as error:
         # The hub has most likely been killed, and this worker is about to be.
-        house.log.warn("hub_not_joined", socket=path, error=str(error) or type(error).__name__)
+        runtime.log.warn("hub_not_joined", socket=path, error=str(error) or type(error).__name__)
     except ServiceBroke as error:
-        house.log.error("hub_not_joined", error, socket=path)
+        runtime.log.error("hub_not_joined", error, socket=path)
 
 
-def _with_use(app: ASGIApp, house: House) -> ASGIApp:
+def _with_use(app: ASGIApp, runtime: Runtime) -> ASGIApp:
     """The hub asks before it ends a worker that nobody calls."""
     from pilothouse.server.transports.edge import respond
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == USE_PATH:
-            await respond(send, 200, _use(house))
+            await respond(send, 200, _use(runtime))
         else:
             await app(scope, receive, send)
 
     return answer
 
 
-def _use(house: House) -> Use:
+def _use(runtime: Runtime) -> Use:
     """Return whether a call runs, or a browser session or a running observation is within its own
     limit; or whether a relay called lately, which the hub does not see. What an ended one kept is
     no reason to stay: it is readable until the idle limit, or until another agent needs the place.
     """
     from pilothouse.observe.ports import Observer
 
-    now = house.clock()
-    observers = [session.opened(Observer) for session in house.sessions]
+    now = runtime.clock()
+    observers = [session.opened(Observer) for session in runtime.sessions]
     if (
-        len(house.debug_ports) > 0
-        or any(session.running_calls for session in house.sessions)
+        len(runtime.debug_ports) > 0
+        or any(session.running_calls for session in runtime.sessions)
         or any(
             one.state in _RUNNING and not one.expired(now)
             for observer in observers
@@ -217,8 +219,8 @@ def _use(house: House) -> Use:
         )
     ):
         return Use.HOLDING
-    lately = now - house.settings.worker_idle * 1000
-    called = any(one.last_call_at > lately for one in house.sessions if one.id == "stdio")
+    lately = now - runtime.settings.worker_idle * 1000
+    called = any(one.last_call_at > lately for one in runtime.sessions if one.id == "stdio")
     return Use.LATELY if called else Use.NONE
 
 

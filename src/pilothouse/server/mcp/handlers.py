@@ -1,4 +1,4 @@
-"""The house as an MCP server, in both protocol eras. The only file that speaks to the SDK's server.
+"""Pilothouse as MCP server, in both protocol eras. The only file that speaks to the SDK's server.
 
 2025-11-25 and before: `initialize`, a session, `resources/subscribe`. From 2026-07-28: neither;
 each request stands alone and `subscriptions/listen` is a stream. The SDK serves both over the
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.declare.prompt import Prompt
     from pilothouse.server.mcp.sdk_bypass import Parcels
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.session import Session
 
     type Context = ServerRequestContext[Any, Any]
@@ -58,15 +58,15 @@ WARM_UP_S = 0.2
 """How long after the list was asked for the groups are imported: when it has gone out."""
 
 
-def build_server(house: House, parcels: Parcels | None = None) -> Server[Any]:
-    """An SDK server whose handlers answer from the house; `parcels` if its wire delivers them."""
-    handlers = Handlers(house, parcels)
+def build_server(runtime: Runtime, parcels: Parcels | None = None) -> Server[Any]:
+    """An SDK server whose handlers answer from the runtime; `parcels` if its wire delivers them."""
+    handlers = Handlers(runtime, parcels)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
     server: Server[Any] = _Server(
         "pilothouse",
         version=__version__,
         title="Pilothouse",
-        instructions=said(INSTRUCTIONS, house.listings),
+        instructions=said(INSTRUCTIONS, runtime.listings),
         cache_hints={
             "tools/list": fixed,
             "prompts/list": fixed,
@@ -106,8 +106,8 @@ class _Server(Server[Any]):
 class Handlers:
     """One method for each MCP request."""
 
-    def __init__(self, house: House, parcels: Parcels | None = None) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime, parcels: Parcels | None = None) -> None:
+        self._runtime = runtime
         self._parcels = parcels
 
     # Who asks
@@ -115,12 +115,12 @@ class Handlers:
     def session_of(self, ctx: Context) -> Session:
         """The session that a request belongs to (see docs/architecture.md, Whose session)."""
         self._meet(ctx)
-        return self._house.sessions.get(self._key_of(ctx))
+        return self._runtime.sessions.get(self._key_of(ctx))
 
     def _meet(self, ctx: Context) -> None:
         """Have a client of 2025 hear unasked of another list of tools, as it was told it would;
         one of 2026 asks for that by `subscriptions/listen`."""
-        client, pusher = ctx.session._connection, self._house.pusher
+        client, pusher = ctx.session._connection, self._runtime.pusher
         if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and pusher.meet(
             client, ctx.session.send_tool_list_changed
         ):
@@ -135,40 +135,42 @@ class Handlers:
             key: str = connection.session_id
             if "pilothouse" not in connection.state:
                 connection.state["pilothouse"] = key
-                connection.exit_stack.callback(self._house.sessions.end, key)
+                connection.exit_stack.callback(self._runtime.sessions.end, key)
             return key
         return principal_of(request.scope) or "local"
 
     # Tools
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
-        listing = self._house.listings.get(name)
+        listing = self._runtime.listings.get(name)
         return None if listing is None else listing.input_schema
 
     async def list_tools(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        house = self._house
+        runtime = self._runtime
         self._meet(ctx)
         # An agent thinks before it calls a tool that it was told of: time to import the groups.
-        asyncio.get_running_loop().call_later(WARM_UP_S, getattr, house, "registry")
-        outputs = house.registry.tools if house.settings.output_schema else {}
+        asyncio.get_running_loop().call_later(WARM_UP_S, getattr, runtime, "registry")
+        outputs = runtime.registry.tools if runtime.settings.output_schema else {}
         return types.ListToolsResult(
-            tools=[describe(listing, outputs.get(name)) for name, listing in house.listings.items()]
+            tools=[
+                describe(listing, outputs.get(name)) for name, listing in runtime.listings.items()
+            ]
         )
 
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         self._meet(ctx)
-        tool = self._house.tool(params.name)
+        tool = self._runtime.tool(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, self._unknown(params.name))
         if ctx.request is None:
             # Over HTTP the edge has counted this call already, to answer with Retry-After.
-            wait = self._house.limits.admit("stdio", tool.name)
+            wait = self._runtime.limits.admit("stdio", tool.name)
             if wait:
-                return to_result(too_many(self._house, tool, wait))
+                return to_result(too_many(self._runtime, tool, wait))
 
         async def progress(done: float, total: float | None = None, message: str = "") -> None:
             await ctx.session.report_progress(done, total, message or None)
@@ -176,7 +178,7 @@ class Handlers:
         session = self.session_of(ctx)
         if ctx.request is None:
             session.client_roots = partial(roots_of, ctx.session)
-        given = await self._house.caller.call(tool, params.arguments or {}, session, progress)
+        given = await self._runtime.caller.call(tool, params.arguments or {}, session, progress)
         if self._parcels is not None and given.is_json and len(given.text) >= LEAST:
             ticket = self._parcels.hold(given.text)
             given = replace(given, text=ticket, structured={ticket: 1})
@@ -184,10 +186,10 @@ class Handlers:
 
     def _unknown(self, name: str) -> str:
         """Say what to do about a tool that is not served."""
-        house = self._house
-        elsewhere = house.unserved.get(name)
+        runtime = self._runtime
+        elsewhere = runtime.unserved.get(name)
         if elsewhere is not None:
-            return f"Tool {name} is not served: {house.selection.way_to(elsewhere)}."
+            return f"Tool {name} is not served: {runtime.selection.way_to(elsewhere)}."
         return f"Unknown tool: {name[:200]!r}. Call tools/list for the names."
 
     # Prompts
@@ -203,7 +205,7 @@ class Handlers:
                     description=prompt.description,
                     arguments=[types.PromptArgument(**one) for one in prompt.arguments],
                 )
-                for prompt in self._house.registry.prompts.values()
+                for prompt in self._runtime.registry.prompts.values()
             ]
         )
 
@@ -216,7 +218,7 @@ class Handlers:
         except Fault as fault:
             message = f"{fault.message}; {fault.hint}"
             raise MCPError(types.INVALID_PARAMS, message, fault.details) from None
-        said = types.TextContent(text=prompt.text(args, self._house.listings))
+        said = types.TextContent(text=prompt.text(args, self._runtime.listings))
         return types.GetPromptResult(
             description=prompt.description,
             messages=[types.PromptMessage(role="user", content=said)],
@@ -240,7 +242,7 @@ class Handlers:
         return types.CompleteResult(completion=found)
 
     def _prompt(self, name: str) -> Prompt:
-        prompt = self._house.registry.prompts.get(name)
+        prompt = self._runtime.registry.prompts.get(name)
         if prompt is None:
             raise MCPError(
                 types.INVALID_PARAMS,
@@ -258,7 +260,7 @@ class Handlers:
                 types.Resource(
                     uri=r.uri, name=r.name, description=r.description, mime_type=r.mime_type
                 )
-                for r in self._house.registry.resources
+                for r in self._runtime.registry.resources
                 if not r.is_template
             ]
         )
@@ -274,7 +276,7 @@ class Handlers:
                     description=r.description,
                     mime_type=r.mime_type,
                 )
-                for r in self._house.registry.resources
+                for r in self._runtime.registry.resources
                 if r.is_template
             ]
         )
@@ -283,7 +285,7 @@ class Handlers:
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        found = self._house.registry.resource_for(uri)
+        found = self._runtime.registry.resource_for(uri)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         resource, values = found
@@ -314,9 +316,9 @@ class Handlers:
         session, client = self.session_of(ctx), ctx.session._connection
         if "subscribed" not in client.state:
             client.state["subscribed"] = True
-            client.exit_stack.callback(self._house.pusher.forget, client)
+            client.exit_stack.callback(self._runtime.pusher.forget, client)
         await self._awaken(session, [str(params.uri)])
-        self._house.pusher.subscribe(
+        self._runtime.pusher.subscribe(
             client, session.id, str(params.uri), ctx.session.send_resource_updated
         )
         return types.EmptyResult()
@@ -325,7 +327,7 @@ class Handlers:
         self, ctx: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
         session = self.session_of(ctx)
-        self._house.pusher.unsubscribe(ctx.session._connection, session.id, str(params.uri))
+        self._runtime.pusher.unsubscribe(ctx.session._connection, session.id, str(params.uri))
         return types.EmptyResult()
 
     async def listen(
@@ -364,13 +366,13 @@ class Handlers:
 
         session = self.session_of(ctx)
         await self._awaken(session, uris)
-        await self._house.pusher.listen(session.id, events, acknowledge, tell)
+        await self._runtime.pusher.listen(session.id, events, acknowledge, tell)
         return types.SubscriptionsListenResult(meta=meta)
 
     async def _awaken(self, session: Session, uris: Sequence[str]) -> None:
         """Open what tells of changes: who calls no tool before would never hear of one."""
         for uri in uris:
-            found = self._house.registry.resource_for(uri)
+            found = self._runtime.registry.resource_for(uri)
             if found is not None and not found[0].is_template:
                 for kind in found[0].ports.values():
                     with suppress(Fault):  # reading it says why

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.net.origins import Doorkeeper
     from pilothouse.machine.net.http_access import Access, Refused
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -148,9 +148,9 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
 class SoundMessages:
     """Lets only sound JSON-RPC through to an MCP endpoint, and not more than the rate allows."""
 
-    def __init__(self, app: ASGIApp, house: House) -> None:
+    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
-        self._house = house
+        self._runtime = runtime
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
@@ -177,13 +177,13 @@ class SoundMessages:
 
     async def _too_early(self, scope: Scope, message: dict[str, Any], send: Send) -> bool:
         """Answer a call that came too early; the client learns from Retry-After when to come."""
-        tool = self._house.tool(str(message.get("params", {}).get("name")))
+        tool = self._runtime.tool(str(message.get("params", {}).get("name")))
         if tool is None or "id" not in message:
             return False
-        wait = self._house.limits.admit(principal_of(scope) or "local", tool.name)
+        wait = self._runtime.limits.admit(principal_of(scope) or "local", tool.name)
         if not wait:
             return False
-        result = to_result(too_many(self._house, tool, wait))
+        result = to_result(too_many(self._runtime, tool, wait))
         shown = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         after = str(math.ceil(wait)).encode()
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": shown}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.net.origins import Doorkeeper
     from pilothouse.machine.net.http_access import Access
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.oauth import OAuthConfig
     from pilothouse.server.transports.pages import Pages
 
@@ -38,7 +38,7 @@ MAX_SESSIONS = 1_000
 
 
 def http_app(
-    house: House,
+    runtime: Runtime,
     server: Server[Any],
     doorkeeper: Doorkeeper,
     oauth: OAuthConfig | None,
@@ -50,7 +50,7 @@ def http_app(
     """Make the ASGI application; `base_url` is how clients reach it, `trouble` says why it cannot
     serve them. Without `access` nobody is asked who they are but by `oauth`."""
     managers = _Managers(server)
-    endpoint: ASGIApp = SoundMessages(managers, house)
+    endpoint: ASGIApp = SoundMessages(managers, runtime)
 
     guard = Gate(oauth, base_url) if oauth is not None else None
 
@@ -58,11 +58,11 @@ def http_app(
         return app if guard is None else guard.protect(app, path)
 
     async def check_health(_: Request) -> Response:
-        return health_answer(health(house), trouble(), 500)  # as the e2e spec has it
+        return health_answer(health(runtime), trouble(), 500)  # as the e2e spec has it
 
     routes = [
         *(Route(path, endpoint=Endpoint(guarded(endpoint, path))) for path in MCP_PATHS),
-        *page_routes(house, pages, guarded, check_health),
+        *page_routes(runtime, pages, guarded, check_health),
         *(guard.metadata_routes(MCP_PATHS) if guard is not None else ()),
     ]
 

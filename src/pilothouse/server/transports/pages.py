@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
 
     type Guarded = Callable[[ASGIApp], ASGIApp]
     """Lets only callers through who may see what a session did."""
@@ -56,12 +56,12 @@ class Pages:
 
 
 def page_routes(
-    house: House, pages: Pages, guarded: Guarded, check_health: CheckHealth
+    runtime: Runtime, pages: Pages, guarded: Guarded, check_health: CheckHealth
 ) -> list[Route]:
     """The routes of all that is no MCP."""
     return [
         Route("/health", check_health),
-        Route("/metrics", endpoint=Endpoint(guarded(_metrics(house)))),
+        Route("/metrics", endpoint=Endpoint(guarded(_metrics(runtime)))),
         Route("/status", endpoint=Endpoint(guarded(_asgi(pages.html)))),
         Route("/style.css", pages.style),
         *(Route(path, respond) for path, respond in pages.shell.items()),
@@ -87,15 +87,15 @@ def _asgi(respond: Callable[[Request], Response]) -> ASGIApp:
     return app
 
 
-def health(house: House) -> dict[str, Any]:
+def health(runtime: Runtime) -> dict[str, Any]:
     """What the e2e spec's health check shows."""
     return {
         "status": "ok",
         "version": __version__,
-        "uptime": round((house.clock() - house.started_at) / 1000, 3),
-        "activeSessions": len(house.debug_ports),
-        "agents": len(house.sessions),
-        "services": dict(house.services),
+        "uptime": round((runtime.clock() - runtime.started_at) / 1000, 3),
+        "activeSessions": len(runtime.debug_ports),
+        "agents": len(runtime.sessions),
+        "services": dict(runtime.services),
         "memory": memory_by_kind(),
     }
 
@@ -130,9 +130,9 @@ def resident_bytes() -> int:
         return int(psutil.Process().memory_info().rss)
 
 
-def _metrics(house: House) -> ASGIApp:
+def _metrics(runtime: Runtime) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        text = await house.metrics.scraped()
+        text = await runtime.metrics.scraped()
         answer = Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
         await answer(scope, receive, send)
 

@@ -16,7 +16,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pilothouse.server.runtime import House
+    from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.stdio import Reader
 
 ROOM = 1 << 20
@@ -27,9 +27,9 @@ FINISH_S = 2.0
 
 
 @asynccontextmanager
-async def serving_lines(house: House, listener: socket.socket) -> AsyncIterator[None]:
+async def serving_lines(runtime: Runtime, listener: socket.socket) -> AsyncIterator[None]:
     """Serve who connects until the block ends."""
-    door = _Door(house, listener)
+    door = _Door(runtime, listener)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(door.accept)
         try:
@@ -41,8 +41,8 @@ async def serving_lines(house: House, listener: socket.socket) -> AsyncIterator[
 
 
 class _Door:
-    def __init__(self, house: House, listener: socket.socket) -> None:
-        self._house = house
+    def __init__(self, runtime: Runtime, listener: socket.socket) -> None:
+        self._runtime = runtime
         self._listener = listener
         self._accepting = anyio.CancelScope()
         self._links: set[socket.socket] = set()
@@ -84,13 +84,13 @@ class _Door:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         try:
             parcels = Parcels()
-            first = self._house.precedence
+            first = self._runtime.precedence
             writer = Writer(link.fileno(), parcels, first.answered)
             lines = Reader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)
-            server = build_server(self._house, parcels)
+            server = build_server(self._runtime, parcels)
             echo = LogEcho(writer)
-            with self._house.log.heard_by(echo.add):
+            with self._runtime.log.heard_by(echo.add):
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
                     await server.run(read, write, server.create_initialization_options())
             await echo.close()
@@ -112,5 +112,5 @@ class _Door:
             with anyio.move_on_after(FINISH_S):
                 await anyio.sleep(SETTLE_S)
                 # Calls do not tell of their end.
-                while any(session.running_calls for session in self._house.sessions):  # noqa: ASYNC110
+                while any(session.running_calls for session in self._runtime.sessions):  # noqa: ASYNC110
                     await anyio.sleep(0.005)

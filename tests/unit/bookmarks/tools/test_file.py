@@ -39,7 +39,7 @@ TREE: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Bookmarking:
+def rig(tmp_path: Path) -> Bookmarking:
     return Bookmarking(ChromeBookmarks(TREE), tmp_path)
 
 
@@ -49,9 +49,9 @@ def text_of(exported: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("form", ["html", "json"])
 async def test_what_one_chrome_exports_another_imports(
-    house: Bookmarking, tmp_path: Path, form: str
+    rig: Bookmarking, tmp_path: Path, form: str
 ) -> None:
-    exported = await house.call(bookmark_export, folderId="Bar", format=form)
+    exported = await rig.call(bookmark_export, folderId="Bar", format=form)
     assert (exported["bookmarks"], exported["folders"]) == (3, 4)
     about = os.stat(exported["path"])
     assert about.st_size == exported["bytes"]
@@ -62,56 +62,56 @@ async def test_what_one_chrome_exports_another_imports(
     imported = await other.call(bookmark_import, content=content, parentId="Other")
     assert (imported["bookmarks"], imported["folders"], imported["skipped"]) == (3, 4, 0)
     assert imported["folderId"] == OTHER
-    assert other.chrome.shape(OTHER)[1] == [house.chrome.shape("1")]
+    assert other.chrome.shape(OTHER)[1] == [rig.chrome.shape("1")]
 
 
 async def test_all_is_exported_without_the_root_and_with_the_kinds_of_chromes_folders(
-    house: Bookmarking,
+    rig: Bookmarking,
 ) -> None:
-    text = (await house.call(bookmark_export, inline=True))["content"]
+    text = (await rig.call(bookmark_export, inline=True))["content"]
     assert 'PERSONAL_TOOLBAR_FOLDER="true">Lesezeichenleiste</H3>' in text
     assert 'UNFILED_BOOKMARKS_FOLDER="true"' in text
-    read = json.loads((await house.call(bookmark_export, format="json", inline=True))["content"])
+    read = json.loads((await rig.call(bookmark_export, format="json", inline=True))["content"])
     assert [node["folderType"] for node in read["nodes"]] == ["bookmarks-bar", "other"]
     assert "id" not in read["nodes"][0]
 
 
 async def test_secrets_are_masked_in_the_file_and_counted(tmp_path: Path) -> None:
     tree = [{"title": "Signed", "url": "https://a.example/?token=abc123def"}, TREE[1]]
-    house = Bookmarking(ChromeBookmarks(tree), tmp_path)
-    answer = await house.ask(bookmark_export)
+    rig = Bookmarking(ChromeBookmarks(tree), tmp_path)
+    answer = await rig.ask(bookmark_export)
     assert answer.structured["masked"] == 1
     assert "mask in place of a secret" in answer.text
     text = text_of(answer.structured)
     assert "abc123def" not in text
-    back = await house.call(bookmark_import, content=text)
+    back = await rig.call(bookmark_import, content=text)
     assert (back["bookmarks"], back["skipped"]) == (1, 1)
     assert "mask" in back["examples"][0]["reason"]
 
 
 async def test_a_text_that_is_too_long_to_answer_with_is_still_a_file(tmp_path: Path) -> None:
     tree = [{"title": "x" * 1_000, "url": "https://a.example/"}] * (MOST_INLINE // 1_000)
-    house = Bookmarking(ChromeBookmarks(tree), tmp_path)
+    rig = Bookmarking(ChromeBookmarks(tree), tmp_path)
     with pytest.raises(InvalidInput, match="too many") as failed:
-        await house.call(bookmark_export, inline=True)
+        await rig.call(bookmark_export, inline=True)
     path = failed.value.hint.rpartition(" ")[2]
     assert len(text_of({"path": path})) > MOST_INLINE
 
 
 async def test_an_import_goes_into_a_folder_of_its_own_and_is_undone_as_one(
-    house: Bookmarking,
+    rig: Bookmarking,
 ) -> None:
-    before = house.chrome.shape()
+    before = rig.chrome.shape()
     content = json.dumps(TREE)
-    answer = await house.ask(bookmark_import, content=content)
-    (folder,) = house.chrome.get({"ids": [answer.structured["folderId"]]})
+    answer = await rig.ask(bookmark_import, content=content)
+    (folder,) = rig.chrome.get({"ids": [answer.structured["folderId"]]})
     assert (folder["title"], folder["parentId"]) == ("Imported", OTHER)
     assert answer.structured["entry"] in answer.text
-    await undo(house.shelf(None), answer.structured["entry"])
-    assert house.chrome.shape() == before
+    await undo(rig.shelf(None), answer.structured["entry"])
+    assert rig.chrome.shape() == before
 
 
-async def test_scripts_and_what_is_there_already_are_left_out(house: Bookmarking) -> None:
+async def test_scripts_and_what_is_there_already_are_left_out(rig: Bookmarking) -> None:
     nodes = [
         {"title": "Bookmarklet", "url": "javascript:alert(1)"},
         {"title": "No address", "url": "http://"},
@@ -119,7 +119,7 @@ async def test_scripts_and_what_is_there_already_are_left_out(house: Bookmarking
         {"title": "There", "url": "HTTPS://ONE.example/"},
         {"title": "New", "url": "https://new.example/"},
     ]
-    told = await house.call(bookmark_import, content=json.dumps(nodes), skipExisting=True)
+    told = await rig.call(bookmark_import, content=json.dumps(nodes), skipExisting=True)
     assert (told["bookmarks"], told["skipped"]) == (1, 4)
     assert [one["title"] for one in told["examples"]] == [
         *("Bookmarklet", "No address", "Recent", "There")
@@ -128,19 +128,19 @@ async def test_scripts_and_what_is_there_already_are_left_out(house: Bookmarking
 
 
 async def test_a_file_is_read_from_where_a_session_may_read(
-    house: Bookmarking, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    rig: Bookmarking, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (tmp_path / "b.json").write_text("\ufeff" + json.dumps(TREE))
     asked = {"path": "b.json", "parentId": "Bar > New > Newer", "createFolders": True}
-    told = await house.call(bookmark_import, **asked)
+    told = await rig.call(bookmark_import, **asked)
     assert (told["bookmarks"], told["folders"]) == (3, 5)
-    assert told["folderId"] == house.chrome.find("Newer")
+    assert told["folderId"] == rig.chrome.find("Newer")
     outside = tmp_path_factory.mktemp("outside") / "b.json"
     outside.write_text(json.dumps(TREE))
     (tmp_path / "link.json").symlink_to(outside)
     for path in (str(outside), "../outside/b.json", "link.json", "/etc/passwd"):
         with pytest.raises(PermissionDenied):
-            await house.call(bookmark_import, path=path)
+            await rig.call(bookmark_import, path=path)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ async def test_a_file_is_read_from_where_a_session_may_read(
     ],
 )
 async def test_what_cannot_be_imported_changes_nothing(
-    house: Bookmarking, arguments: dict[str, str]
+    rig: Bookmarking, arguments: dict[str, str]
 ) -> None:
-    before = house.chrome.shape()
+    before = rig.chrome.shape()
     with pytest.raises(InvalidInput) as failed:
-        await house.call(bookmark_import, **arguments)
+        await rig.call(bookmark_import, **arguments)
     assert failed.value.hint
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
 
 
 class Picky(ChromeBookmarks):
@@ -177,61 +177,61 @@ class Picky(ChromeBookmarks):
 async def test_an_address_that_only_chrome_refuses_is_named_and_nothing_is_left(
     tmp_path: Path,
 ) -> None:
-    house = Bookmarking(Picky(TREE), tmp_path)
-    before = house.chrome.shape()
+    rig = Bookmarking(Picky(TREE), tmp_path)
+    before = rig.chrome.shape()
     nodes = [TREE[1], {"title": "Odd", "url": "https://odd.example/"}]
     with pytest.raises(InvalidUrl) as failed:
-        await house.call(bookmark_import, content=json.dumps(nodes))
+        await rig.call(bookmark_import, content=json.dumps(nodes))
     assert failed.value.details["title"] == "Odd"
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
 
 
 async def test_halves_of_characters_do_not_break_an_export(tmp_path: Path) -> None:
     tree = [{"title": "half \ud83d", "url": "https://a.example/"}]
-    house = Bookmarking(ChromeBookmarks(tree), tmp_path)
+    rig = Bookmarking(ChromeBookmarks(tree), tmp_path)
     for form in ("html", "json"):
-        exported = await house.call(bookmark_export, format=form, inline=True)
+        exported = await rig.call(bookmark_export, format=form, inline=True)
         assert exported["bookmarks"] == 1
         assert "half" in text_of(exported)
 
 
-async def test_an_unknown_folder_is_told(house: Bookmarking) -> None:
+async def test_an_unknown_folder_is_told(rig: Bookmarking) -> None:
     with pytest.raises(BookmarkNotFound):
-        await house.call(bookmark_export, folderId="Bar > Nowhere")
+        await rig.call(bookmark_export, folderId="Bar > Nowhere")
     with pytest.raises(BookmarkNotFound):
-        await house.call(bookmark_import, content=json.dumps(TREE), parentId="Bar > Nowhere")
+        await rig.call(bookmark_import, content=json.dumps(TREE), parentId="Bar > Nowhere")
 
 
-async def test_nothing_new_is_no_change(house: Bookmarking) -> None:
-    before = house.chrome.shape()
-    told = await house.call(bookmark_import, content=json.dumps([TREE[1]]), skipExisting=True)
+async def test_nothing_new_is_no_change(rig: Bookmarking) -> None:
+    before = rig.chrome.shape()
+    told = await rig.call(bookmark_import, content=json.dumps([TREE[1]]), skipExisting=True)
     assert (told["bookmarks"], told["skipped"], told["entry"]) == (0, 1, "")
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
 
 
-async def test_where_nothing_could_be_imported_no_folder_is_named(house: Bookmarking) -> None:
-    before = house.chrome.shape()
+async def test_where_nothing_could_be_imported_no_folder_is_named(rig: Bookmarking) -> None:
+    before = rig.chrome.shape()
     script = json.dumps([{"title": "Runs", "url": "javascript:alert(1)"}])
-    told = await house.call(bookmark_import, content=script)
+    told = await rig.call(bookmark_import, content=script)
     assert (told.get("folderId"), told["skipped"], told["entry"]) == (None, 1, "")
-    there = await house.call(bookmark_import, content=script, parentId="Bar")
+    there = await rig.call(bookmark_import, content=script, parentId="Bar")
     assert there["folderId"] == BAR
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "Shift_JIS", "EUC-JP", "no-such-charset"])
 async def test_a_file_is_read_in_the_charset_that_it_names(
-    house: Bookmarking, tmp_path: Path, charset: str
+    rig: Bookmarking, tmp_path: Path, charset: str
 ) -> None:
     text = f"""<META HTTP-EQUIV="Content-Type" CONTENT="text/html; charset={charset}">
         <DL><DT><A HREF="https://a.example/">技術</A></DL>"""
     data = text.encode("utf-8" if charset.startswith("no") else charset)
     (tmp_path / "old.html").write_bytes(data)
-    told = await house.call(bookmark_import, path="old.html")
-    assert [one["title"] for one in house.chrome.get_children({"id": told["folderId"]})] == ["技術"]
+    told = await rig.call(bookmark_import, path="old.html")
+    assert [one["title"] for one in rig.chrome.get_children({"id": told["folderId"]})] == ["技術"]
 
 
-async def test_an_import_of_many_tells_how_far_it_is(house: Bookmarking) -> None:
+async def test_an_import_of_many_tells_how_far_it_is(rig: Bookmarking) -> None:
     many = [{"title": str(n), "url": f"https://a.example/{n}"} for n in range(249)]
-    await house.call(bookmark_import, content=json.dumps(many))
-    assert house.progress == [(100, 250), (200, 250), (250, 250)]
+    await rig.call(bookmark_import, content=json.dumps(many))
+    assert rig.progress == [(100, 250), (200, 250), (250, 250)]

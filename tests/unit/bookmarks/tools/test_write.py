@@ -40,7 +40,7 @@ SITE = "https://example.com/"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Bookmarking:
+def rig(tmp_path: Path) -> Bookmarking:
     tree: list[dict[str, Any]] = [
         {"title": "Tech", "children": [{"title": "Page", "url": SITE}]},
         {"title": "Empty", "children": []},
@@ -49,16 +49,16 @@ def house(tmp_path: Path) -> Bookmarking:
     return Bookmarking(ChromeBookmarks(tree), tmp_path)
 
 
-async def undone(house: Bookmarking) -> Any:
-    await undo(house.shelf(None), session=house.session)
-    return house.chrome.shape()
+async def undone(rig: Bookmarking) -> Any:
+    await undo(rig.shelf(None), session=rig.session)
+    return rig.chrome.shape()
 
 
 # Shapes
 
 
-async def test_add_answers_the_node_that_chrome_made(house: Bookmarking) -> None:
-    answer = await house.ask(bookmark_add, parentId=BAR, title="New", url=SITE, index=0)
+async def test_add_answers_the_node_that_chrome_made(rig: Bookmarking) -> None:
+    answer = await rig.ask(bookmark_add, parentId=BAR, title="New", url=SITE, index=0)
     node = answer.structured
     assert json.loads(answer.text) == node
     assert (node["parentId"], node["index"], node["title"], node["url"]) == (BAR, 0, "New", SITE)
@@ -66,24 +66,24 @@ async def test_add_answers_the_node_that_chrome_made(house: Bookmarking) -> None
     assert "results" not in node
 
 
-async def test_add_without_a_folder_goes_to_other_bookmarks(house: Bookmarking) -> None:
-    assert (await house.call(bookmark_add, title="New", url=SITE))["parentId"] == OTHER
+async def test_add_without_a_folder_goes_to_other_bookmarks(rig: Bookmarking) -> None:
+    assert (await rig.call(bookmark_add, title="New", url=SITE))["parentId"] == OTHER
 
 
-async def test_a_folder_has_no_url(house: Bookmarking) -> None:
-    node = await house.call(bookmark_create_folder, parentId="Bar > Tech", title="AI")
+async def test_a_folder_has_no_url(rig: Bookmarking) -> None:
+    node = await rig.call(bookmark_create_folder, parentId="Bar > Tech", title="AI")
     assert "url" not in node
-    assert node["parentId"] == house.chrome.find("Tech")
+    assert node["parentId"] == rig.chrome.find("Tech")
 
 
-async def test_update_move_and_remove_answer_as_the_spec_has_it(house: Bookmarking) -> None:
-    id = house.chrome.find("Page")
-    assert (await house.call(bookmark_update, id=id, title="Better"))["title"] == "Better"
-    moved = await house.call(bookmark_move, id=id, parentId=OTHER, index=0)
+async def test_update_move_and_remove_answer_as_the_spec_has_it(rig: Bookmarking) -> None:
+    id = rig.chrome.find("Page")
+    assert (await rig.call(bookmark_update, id=id, title="Better"))["title"] == "Better"
+    moved = await rig.call(bookmark_move, id=id, parentId=OTHER, index=0)
     assert (moved["parentId"], moved["index"]) == (OTHER, 0)
-    answer = await house.ask(bookmark_remove, id=id)
+    answer = await rig.ask(bookmark_remove, id=id)
     assert answer.text == '{"success":true}'
-    assert await house.call(bookmark_remove_tree, id="Bar > Tech") == {"success": True}
+    assert await rig.call(bookmark_remove_tree, id="Bar > Tech") == {"success": True}
 
 
 @pytest.mark.parametrize(
@@ -101,65 +101,63 @@ async def test_update_move_and_remove_answer_as_the_spec_has_it(house: Bookmarki
     ids=lambda value: value.name if hasattr(value, "name") else "",
 )  # fmt: skip
 async def test_one_undo_takes_all_of_a_call_back(
-    house: Bookmarking, tool: Tool, arguments: dict[str, Any]
+    rig: Bookmarking, tool: Tool, arguments: dict[str, Any]
 ) -> None:
-    before = house.chrome.shape()
-    await house.call(tool, **arguments)
-    assert house.chrome.shape() != before
-    assert await undone(house) == before
+    before = rig.chrome.shape()
+    await rig.call(tool, **arguments)
+    assert rig.chrome.shape() != before
+    assert await undone(rig) == before
 
 
 # Paths
 
 
-async def test_missing_folders_are_made_on_the_way_if_asked(house: Bookmarking) -> None:
+async def test_missing_folders_are_made_on_the_way_if_asked(rig: Bookmarking) -> None:
     asked = {"parentId": "Bar > Tech > AI > Papers", "title": "x", "url": SITE}
     with pytest.raises(BookmarkNotFound, match="AI"):
-        await house.call(bookmark_add, **asked)
-    assert house.chrome.writes() == []
-    node = await house.call(bookmark_add, **asked, createFolders=True)
-    assert node["parentId"] == house.chrome.find("Papers")
-    again = await house.call(bookmark_add, **asked, createFolders=True)
+        await rig.call(bookmark_add, **asked)
+    assert rig.chrome.writes() == []
+    node = await rig.call(bookmark_add, **asked, createFolders=True)
+    assert node["parentId"] == rig.chrome.find("Papers")
+    again = await rig.call(bookmark_add, **asked, createFolders=True)
     assert again["parentId"] == node["parentId"]
 
 
-async def test_a_folder_is_created_with_the_folders_above_it(house: Bookmarking) -> None:
-    await house.call(bookmark_create_folder, parentId="Other > A > B", title="C")
-    assert house.chrome.shape(OTHER)[1] == [["A", [["B", [["C", []]]]]]]
+async def test_a_folder_is_created_with_the_folders_above_it(rig: Bookmarking) -> None:
+    await rig.call(bookmark_create_folder, parentId="Other > A > B", title="C")
+    assert rig.chrome.shape(OTHER)[1] == [["A", [["B", [["C", []]]]]]]
 
 
-async def test_an_ambiguous_path_changes_nothing(house: Bookmarking) -> None:
-    await house.call(bookmark_create_folder, parentId="Bar", title="Tech")
-    before = house.chrome.shape()
+async def test_an_ambiguous_path_changes_nothing(rig: Bookmarking) -> None:
+    await rig.call(bookmark_create_folder, parentId="Bar", title="Tech")
+    before = rig.chrome.shape()
     with pytest.raises(AmbiguousPath):
-        await house.call(bookmark_remove_tree, id="Bar > Tech")
-    assert house.chrome.shape() == before
+        await rig.call(bookmark_remove_tree, id="Bar > Tech")
+    assert rig.chrome.shape() == before
 
 
 # Refusals
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", " JaVa\tScript:1", "data:text/html,x"])
-async def test_scripts_are_refused_before_chrome_hears_of_them(
-    house: Bookmarking, url: str
-) -> None:
-    calls = len(house.chrome.calls)
+async def test_scripts_are_refused_before_chrome_hears_of_them(rig: Bookmarking, url: str) -> None:
+    calls = len(rig.chrome.calls)
     with pytest.raises(InvalidUrl):
-        await house.call(bookmark_add, title="x", url=url)
+        await rig.call(bookmark_add, title="x", url=url)
     with pytest.raises(InvalidUrl):
-        await house.call(bookmark_update, id="Bar > Loose", url=url)
-    assert len(house.chrome.calls) == calls
+        await rig.call(bookmark_update, id="Bar > Loose", url=url)
+    assert len(rig.chrome.calls) == calls
 
 
-async def test_what_was_shown_masked_is_not_written_back(house: Bookmarking) -> None:
-    made = await house.call(bookmark_add, title="token=abc123def", url=f"{SITE}?token=abc123def")
+async def test_what_was_shown_masked_is_not_written_back(rig: Bookmarking) -> None:
+    made = await rig.call(bookmark_add, title="token=abc123def", url=f"{SITE}?token=abc123def")
     assert "abc123def" not in str(made)
     with pytest.raises(InvalidUrl, match="mask"):
-        await house.call(bookmark_update, id=made["id"], title="t", url=made["url"])
+        await rig.call(bookmark_update, id=made["id"], title="t", url=made["url"])
     with pytest.raises(InvalidInput, match="mask"):
-        await house.call(bookmark_update, id=made["id"], title=made["title"])
-    await house.call(bookmark_update, id=made["id"], title="renamed")
-    (kept,) = house.chrome.get({"ids": [made["id"]]})
+        await rig.call(bookmark_update, id=made["id"], title=made["title"])
+    await rig.call(bookmark_update, id=made["id"], title="renamed")
+    (kept,) = rig.chrome.get({"ids": [made["id"]]})
     assert kept["url"].endswith("abc123def")
 
 
@@ -177,13 +175,13 @@ async def test_what_was_shown_masked_is_not_written_back(house: Bookmarking) -> 
     ],
 )
 async def test_chromes_refusals_are_passed_on_with_a_hint(
-    house: Bookmarking, tool: Tool, arguments: dict[str, Any], fault: type[Exception], words: str
+    rig: Bookmarking, tool: Tool, arguments: dict[str, Any], fault: type[Exception], words: str
 ) -> None:
-    before = house.chrome.shape()
+    before = rig.chrome.shape()
     with pytest.raises(fault, match=words) as failed:
-        await house.call(tool, **arguments)
+        await rig.call(tool, **arguments)
     assert failed.value.hint  # type: ignore[attr-defined]
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
 
 
 @pytest.mark.parametrize(
@@ -204,18 +202,18 @@ async def test_chromes_refusals_are_passed_on_with_a_hint(
     ],
 )
 async def test_a_missing_argument_is_named(
-    house: Bookmarking, tool: Tool, arguments: dict[str, Any], field: str
+    rig: Bookmarking, tool: Tool, arguments: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as failed:
-        await house.call(tool, **arguments)
+        await rig.call(tool, **arguments)
     assert failed.value.details["field"] == field
 
 
 # Batches
 
 
-async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
-    told = await house.call(
+async def test_a_batch_tells_what_came_of_each_item(rig: Bookmarking) -> None:
+    told = await rig.call(
         bookmark_batch,
         do="add",
         items=[
@@ -233,12 +231,12 @@ async def test_a_batch_tells_what_came_of_each_item(house: Bookmarking) -> None:
     assert codes == [None, *refused, None]
     assert (told["done"], told["failed"]) == (2, 4)
     one, two = (told["results"][place]["node"] for place in (0, 5))
-    assert one["parentId"] == two["parentId"] == house.chrome.find("New")
+    assert one["parentId"] == two["parentId"] == rig.chrome.find("New")
     assert "titel" in told["results"][4]["error"]["message"]
 
 
-async def test_a_folder_that_only_a_refused_item_needs_is_not_made(house: Bookmarking) -> None:
-    told = await house.call(
+async def test_a_folder_that_only_a_refused_item_needs_is_not_made(rig: Bookmarking) -> None:
+    told = await rig.call(
         bookmark_batch,
         do="move",
         items=[
@@ -248,26 +246,26 @@ async def test_a_folder_that_only_a_refused_item_needs_is_not_made(house: Bookma
         createFolders=True,
     )
     assert (told["done"], told["failed"]) == (1, 1)
-    titles = str(house.chrome.shape())
+    titles = str(rig.chrome.shape())
     assert "Not made" not in titles
-    assert told["results"][1]["node"]["parentId"] == house.chrome.find("Made")
+    assert told["results"][1]["node"]["parentId"] == rig.chrome.find("Made")
 
 
-async def test_a_batch_of_removals_says_whether_all_went_well(house: Bookmarking) -> None:
+async def test_a_batch_of_removals_says_whether_all_went_well(rig: Bookmarking) -> None:
     items = [{"id": "Bar > Loose"}, {"id": "Bar > Tech"}]
-    told = await house.call(bookmark_batch, do="remove", items=items)
+    told = await rig.call(bookmark_batch, do="remove", items=items)
     assert (told["done"], told["failed"]) == (1, 1)
     assert told["results"][0] == {"success": True}
     assert told["results"][1]["error"]["code"] == "FOLDER_NOT_EMPTY"
 
 
-async def test_one_node_is_not_removed_twice_in_a_batch(house: Bookmarking) -> None:
-    told = await house.call(bookmark_batch, do="remove", items=[{"id": "Bar > Loose"}] * 2)
+async def test_one_node_is_not_removed_twice_in_a_batch(rig: Bookmarking) -> None:
+    told = await rig.call(bookmark_batch, do="remove", items=[{"id": "Bar > Loose"}] * 2)
     assert ["error" in one for one in told["results"]] == [False, True]
 
 
-async def test_a_batch_of_updates_answers_the_new_nodes(house: Bookmarking) -> None:
-    told = await house.call(
+async def test_a_batch_of_updates_answers_the_new_nodes(rig: Bookmarking) -> None:
+    told = await rig.call(
         bookmark_batch,
         do="update",
         items=[{"id": "Bar > Loose", "title": "A"}, {"id": "Bar > Tech", "title": "B"}],
@@ -276,13 +274,13 @@ async def test_a_batch_of_updates_answers_the_new_nodes(house: Bookmarking) -> N
 
 
 async def test_when_chrome_refuses_one_after_all_nothing_of_the_batch_is_done(
-    house: Bookmarking,
+    rig: Bookmarking,
 ) -> None:
-    before = house.chrome.shape()
+    before = rig.chrome.shape()
     with pytest.raises(InvalidUrl, match="change 2 of 2"):
-        await house.call(
+        await rig.call(
             bookmark_batch,
             do="add",
             items=[{"title": "a", "url": SITE}, {"title": "b", "url": "ftp://[::1/"}],
         )
-    assert house.chrome.shape() == before
+    assert rig.chrome.shape() == before
