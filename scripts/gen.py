@@ -33,7 +33,7 @@ from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
 from pilothouse.server.transports.http import http_app
 from pilothouse.server.transports.pages import Pages
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from pilothouse.wiring.standalone import make_redactor
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ README_BEGIN, README_END = "<!-- tools:begin -->", "<!-- tools:end -->"
 
 def registry() -> Registry:
     return Registry.of(
-        (tool for part in PARTS for tool in part.tools),
-        (resource for part in PARTS for resource in part.resources),
-        (prompt for part in PARTS for prompt in part.prompts),
+        (tool for spec in GROUP_SPECS for tool in spec.tools),
+        (resource for spec in GROUP_SPECS for resource in spec.resources),
+        (prompt for spec in GROUP_SPECS for prompt in spec.prompts),
     )
 
 
@@ -269,7 +269,7 @@ async def _template() -> Template:
         listener.bind(f"{folder}/pages")
         listener.listen()
         async with open_runtime(
-            PARTS, settings, redactor, Log("gen", "error", redactor)
+            GROUP_SPECS, settings, redactor, Log("gen", "error", redactor)
         ) as runtime:
             pages = Pages(page=str, css="")
             app = http_app(runtime, build_server(runtime), Doorkeeper(), None, pages, "")

@@ -6,10 +6,10 @@ import warnings
 from mcp.shared.exceptions import MCPDeprecationWarning
 
 from pilothouse.cli.main import main
-from pilothouse.wiring.groups import PARTS
-from tests.conformance.fixtures import PART, extend
+from pilothouse.wiring.groups import GROUP_SPECS
+from tests.conformance.fixtures import GROUP_SPEC, extend
 
 if __name__ == "__main__":
     # The suite still tests what the 2026 revision deprecates: sampling and logging.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
-    sys.exit(main(parts=(*PARTS, PART), extend=extend))
+    sys.exit(main(specs=(*GROUP_SPECS, GROUP_SPEC), extend=extend))

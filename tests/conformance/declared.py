@@ -10,7 +10,7 @@ from pilothouse.core.declare.fence import Story
 from pilothouse.core.declare.model import Args, Image, Result
 from pilothouse.core.declare.resource import resource
 from pilothouse.core.declare.tool import Group, Progress, tool
-from pilothouse.server.groups import Part
+from pilothouse.server.groups import GroupSpec
 from pilothouse.server.session import Session
 
 PIXEL = base64.b64decode(
@@ -122,7 +122,7 @@ async def template_data(id: str) -> str:
     return f'{{"id": "{id}", "templateTest": true, "data": "Data for ID: {id}"}}'
 
 
-PART = Part(
+GROUP_SPEC = GroupSpec(
     tools=(
         test_simple_text,
         test_image_content,

@@ -1,6 +1,6 @@
 """Everything that the conformance suite calls by name, registered on Pilothouse's own app.
 
-`PART` comes in as tools and resources of any group do. `extend` adds what Pilothouse's declarations
+`GROUP_SPEC` comes in as tools and resources of any group do. `extend` adds what our declarations
 cannot express to the SDK server below them, and leaves every other request to Pilothouse.
 """
 
@@ -12,7 +12,7 @@ import mcp_types as types
 from mcp.server.caching import CacheHint
 
 from tests.conformance import asking, content, rounds
-from tests.conformance.declared import PART
+from tests.conformance.declared import GROUP_SPEC
 from tests.conformance.prompts import complete, get_prompt, list_prompts
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.protocol import Context
 
-__all__ = ["PART", "extend"]
+__all__ = ["GROUP_SPEC", "extend"]
 
 RAW_TOOLS = {tool.name: tool for tool in (*content.TOOLS, *asking.TOOLS, *rounds.TOOLS)}
 

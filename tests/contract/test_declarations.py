@@ -14,8 +14,8 @@ from pilothouse.core.declare.offered import names_in
 from pilothouse.core.declare.registry import Registry
 from pilothouse.core.settings import GROUPS, Settings
 from pilothouse.server.call import parse_args
-from pilothouse.wiring.groups import PARTS
-from tests.support.fixture_tools import PART
+from pilothouse.wiring.groups import GROUP_SPECS
+from tests.support.fixture_tools import GROUP_SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,15 +45,15 @@ SELECTIONS = {
 }
 each_selection = pytest.mark.parametrize("selection", SELECTIONS.values(), ids=list(SELECTIONS))
 
-TOOLS = [tool for part in (*PARTS, PART) for tool in part.tools]
-RESOURCES = [resource for part in (*PARTS, PART) for resource in part.resources]
+TOOLS = [tool for spec in (*GROUP_SPECS, GROUP_SPEC) for tool in spec.tools]
+RESOURCES = [resource for spec in (*GROUP_SPECS, GROUP_SPEC) for resource in spec.resources]
 FAULTS = list(dict.fromkeys([*COMMON, *(fault for tool in TOOLS for fault in tool.raises)]))
 
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 
 
 def product() -> Registry:
-    return Registry.of(tool for part in PARTS for tool in part.tools)
+    return Registry.of(tool for spec in GROUP_SPECS for tool in spec.tools)
 
 
 def cost(tool: Tool) -> int:
@@ -229,8 +229,8 @@ def test_bookmark_tools_are_there_when_asked_for_or_paired(asked: dict[str, Any]
 @each_selection
 def test_no_text_names_a_tool_that_is_not_served(selection: Selection) -> None:
     whole = Registry.of(
-        (tool for part in PARTS for tool in part.tools),
-        (resource for part in PARTS for resource in part.resources),
+        (tool for spec in GROUP_SPECS for tool in spec.tools),
+        (resource for spec in GROUP_SPECS for resource in spec.resources),
     )
     served = whole.served(selection)
     unserved = whole.tools.keys() - served.tools.keys()

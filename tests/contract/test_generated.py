@@ -17,7 +17,7 @@ import pytest
 from pilothouse.core.declare import faults
 from pilothouse.core.settings import SETTINGS
 from pilothouse.core.timeline import events
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -66,8 +66,8 @@ def test_what_is_generated_does_not_depend_on_when_garbage_is_collected() -> Non
 
 def test_every_tool_is_in_the_reference_with_its_arguments_and_faults() -> None:
     text = page("tools")
-    for part in PARTS:
-        for tool in part.tools:
+    for spec in GROUP_SPECS:
+        for tool in spec.tools:
             section = re.search(rf"^### `{tool.name}`\n(.*?)(?=^##|^# |\Z)", text, re.M | re.S)
             assert section is not None, tool.name
             assert tool.summary in section.group(1)
@@ -75,14 +75,14 @@ def test_every_tool_is_in_the_reference_with_its_arguments_and_faults() -> None:
                 assert f"`{argument}`" in section.group(1), f"{tool.name}: {argument}"
             for example in tool.examples:
                 assert example.title in section.group(1)
-        for resource in part.resources:
+        for resource in spec.resources:
             assert f"`{resource.uri}`" in text
 
 
 def test_every_prompt_is_in_the_reference_with_all_its_arguments() -> None:
     text = page("prompts")
-    for part in PARTS:
-        for prompt in part.prompts:
+    for spec in GROUP_SPECS:
+        for prompt in spec.prompts:
             section = re.search(rf"^## `{prompt.name}`\n(.*?)(?=^##? |\Z)", text, re.M | re.S)
             assert section is not None, prompt.name
             assert prompt.description in section.group(1)
@@ -92,8 +92,8 @@ def test_every_prompt_is_in_the_reference_with_all_its_arguments() -> None:
 
 def test_every_tool_is_in_the_table_of_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for part in PARTS:
-        for tool in part.tools:
+    for spec in GROUP_SPECS:
+        for tool in spec.tools:
             assert f"| {tool.group.name} | `{tool.name}` |" in readme, tool.name
 
 
@@ -111,7 +111,7 @@ def test_every_setting_is_in_the_reference_with_its_variable_and_flag() -> None:
 
 
 def test_every_fault_is_in_the_reference() -> None:
-    declared = {fault for part in PARTS for tool in part.tools for fault in tool.raises}
+    declared = {fault for spec in GROUP_SPECS for tool in spec.tools for fault in tool.raises}
     ours = {f for f in faults.Fault.__subclasses__() if f.__module__.startswith("pilothouse.")}
     for fault in {
         fault for fault in declared | ours if fault.code

@@ -53,7 +53,7 @@ class FuzzedTool:
 
 def declared_tools() -> list[FuzzedTool]:
     """Return every tool of the full profile, as it is declared."""
-    from pilothouse.wiring.groups import PARTS
+    from pilothouse.wiring.groups import GROUP_SPECS
 
     return [
         FuzzedTool(
@@ -62,8 +62,8 @@ def declared_tools() -> list[FuzzedTool]:
             tool.listing.input_schema,
             [dict(example.args) for example in tool.examples],
         )
-        for part in PARTS
-        for tool in part.tools
+        for spec in GROUP_SPECS
+        for tool in spec.tools
     ]
 
 

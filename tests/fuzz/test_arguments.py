@@ -10,7 +10,7 @@ import pytest
 
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.server.call import parse_args
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.fuzz.arguments import ODD, declared_tools, draw
 from tests.fuzz.harmless import COMMANDS, CONTRACT, harmless
 from tests.fuzz.values import Known
@@ -37,7 +37,7 @@ def test_the_same_seed_draws_the_same() -> None:
 
 
 def test_most_of_what_is_drawn_is_valid_and_much_is_not() -> None:
-    models = {tool.name: tool for part in PARTS for tool in part.tools}
+    models = {tool.name: tool for spec in GROUP_SPECS for tool in spec.tools}
     known = Known(**KNOWN)
     valid: set[str] = set()
     refused = 0

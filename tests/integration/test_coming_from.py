@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.client_configs import Known
 from tests.support.npm import PEERS
 from tests.support.peers import DEVTOOLS, installed
 from tests.support.servers import ROOT, environment
 
 COMING_FROM = (ROOT / "docs" / "guides" / "coming-from.md").read_text()
-TOOLS = {tool.name: tool for part in PARTS for tool in part.tools}
+TOOLS = {tool.name: tool for spec in GROUP_SPECS for tool in spec.tools}
 CALL = re.compile(r"`(\w+)\(([\w, ]*)\)`(\*?)")
 """One of our tools with some of its arguments; a star for the full profile."""
 

@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from pilothouse.cli.main import COMMANDS, _parser
 from pilothouse.server.call import parse_args
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.client_configs import of_command
 from tests.support.doc_place import Place
 from tests.support.documents import ROOT, all_blocks, commands, documents
@@ -38,7 +38,7 @@ GUARD_S = 60.0
 SHELLS = ("sh", "bash", "shell", "console", "zsh")
 BLOCKS = all_blocks("sh")
 REFERENCE = "docs/reference/tools.md"
-TOOLS = {tool.name: tool for part in PARTS for tool in part.tools}
+TOOLS = {tool.name: tool for spec in GROUP_SPECS for tool in spec.tools}
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
 from pilothouse.server.transports.http import http_app
 from pilothouse.server.transports.pages import Pages
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from pilothouse.wiring.standalone import make_redactor
-from tests.support.fixture_tools import PART
+from tests.support.fixture_tools import GROUP_SPEC
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.ports import Authenticate, Workers
     from pilothouse.hub.sessions.registry import Registry
-    from pilothouse.server.groups import Part
+    from pilothouse.server.groups import GroupSpec
 
     type Start = Callable[[Key], Awaitable[Hand]]
     type Script = Callable[[Asked], Awaitable[None]]
@@ -128,7 +128,7 @@ class Crew:
 
 @asynccontextmanager
 async def own_workers(
-    folder: Path, part: Part = PART, extend: Callable[[Any], None] = lambda server: None
+    folder: Path, spec: GroupSpec = GROUP_SPEC, extend: Callable[[Any], None] = lambda server: None
 ) -> AsyncIterator[Crew]:
     """Each worker is our own server with the fixture tools, on a unix socket."""
     settings = Settings(profile="full")
@@ -141,7 +141,7 @@ async def own_workers(
         listener.setblocking(False)
         log, pages = Log("worker", "error", redactor), Pages(page=_page, css="p {}")
         with anyio.CancelScope() as scope:
-            async with open_runtime((*PARTS, part), settings, redactor, log) as runtime:
+            async with open_runtime((*GROUP_SPECS, spec), settings, redactor, log) as runtime:
                 server = build_server(runtime)
                 extend(server)
                 app = http_app(runtime, server, Doorkeeper(), None, pages, "")

@@ -3,8 +3,8 @@
 import sys
 
 from pilothouse.cli.main import main
-from pilothouse.wiring.groups import PARTS
-from tests.support.fixture_tools import PART
+from pilothouse.wiring.groups import GROUP_SPECS
+from tests.support.fixture_tools import GROUP_SPEC
 
 if __name__ == "__main__":
-    sys.exit(main(parts=(*PARTS, PART)))
+    sys.exit(main(specs=(*GROUP_SPECS, GROUP_SPEC)))

@@ -20,7 +20,7 @@ from pilothouse.core.declare.faults import Envelope, Fault
 from pilothouse.core.declare.model import Args, Image, PageText, Result, SnakeArgs, SnakeResult
 from pilothouse.core.declare.resource import resource
 from pilothouse.core.declare.tool import Example, Group, Progress, tool
-from pilothouse.server.groups import Part
+from pilothouse.server.groups import GroupSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -283,7 +283,7 @@ async def forever(args: ForeverArgs, progress: Progress) -> Done:
     return Done()
 
 
-PART = Part(
+GROUP_SPEC = GroupSpec(
     tools=(
         echo_code,
         echo_bare,

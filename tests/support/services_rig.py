@@ -25,7 +25,7 @@ from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring import standalone
 from pilothouse.wiring.access_token import access_token
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.forking import PRODUCT, START_S, forking
 from tests.support.living import living
 from tests.support.until import until
@@ -190,7 +190,7 @@ async def sharing(*, offers: bool = True, **settings: Any) -> AsyncIterator[Rig]
     path = sockets / (SERVICES if offers else "elsewhere")
     try:
         async with (
-            open_runtime(PARTS, chosen, redactor, log) as runtime,
+            open_runtime(GROUP_SPECS, chosen, redactor, log) as runtime,
             open_services(runtime, path) as services,
             forking(sockets, mark, PRODUCT) as kind,
         ):

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from pilothouse.core.declare.tool import Tool
     from pilothouse.core.settings import Settings
-    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.groups import AnyGroupSpec
     from pilothouse.server.render import Answer
 
 EXIT_FAILED = 1
 EXIT_MISUSE = 2
 
 
-def main(settings: Settings, parts: Sequence[AnyPart], parsed: argparse.Namespace) -> int:
+def main(settings: Settings, specs: Sequence[AnyGroupSpec], parsed: argparse.Namespace) -> int:
     """Call one tool in this process: 0 when it went well, 1 when it failed, 2 for misuse."""
     # Someone at a shell names the tool: which ones a model is shown does not matter here.
     settings = replace(settings, profile="full")
-    tools = Registry.of(tool for part in parts for tool in part.tools).tools
+    tools = Registry.of(tool for spec in specs for tool in spec.tools).tools
     if parsed.tool is None:
         for name, tool in tools.items():
             sys.stdout.write(f"{name:28} {tool.summary}\n")
@@ -56,7 +56,7 @@ def main(settings: Settings, parts: Sequence[AnyPart], parsed: argparse.Namespac
     if not isinstance(args, dict):
         sys.stderr.write("pilothouse: the arguments must be a JSON object, such as '{}'\n")
         return EXIT_MISUSE
-    answer = anyio.run(_call, settings, parts, found, args)
+    answer = anyio.run(_call, settings, specs, found, args)
     shown = json.dumps(answer.structured, indent=2) if parsed.structured else answer.text
     sys.stdout.write(shown + "\n")
     return EXIT_FAILED if answer.is_error else 0
@@ -76,7 +76,7 @@ def _described(tool: Tool) -> str:
 
 
 async def _call(
-    settings: Settings, parts: Sequence[AnyPart], tool: Tool, args: dict[str, Any]
+    settings: Settings, specs: Sequence[AnyGroupSpec], tool: Tool, args: dict[str, Any]
 ) -> Answer:
     async def progress(done: float, total: float | None = None, message: str = "") -> None:
         of = f"/{total:g}" if total else ""
@@ -84,5 +84,5 @@ async def _call(
 
     redactor = make_redactor(settings)
     quiet = replace(settings, log_level="warn") if settings.log_level == "info" else settings
-    async with open_runtime(parts, settings, redactor, make_log(quiet, redactor)) as runtime:
+    async with open_runtime(specs, settings, redactor, make_log(quiet, redactor)) as runtime:
         return await runtime.caller.call(tool, args, runtime.sessions.get("call"), progress)

@@ -18,7 +18,7 @@ from pilothouse.core.settings import BY_NAME, GROUPS, SETTINGS, BadSetting, Sett
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.groups import AnyGroupSpec
     from pilothouse.wiring.standalone import Extend
 
 EXIT_MISUSE = 2
@@ -162,7 +162,7 @@ def _given(command: str, parsed: argparse.Namespace) -> dict[str, Any]:
 
 def main(
     argv: Sequence[str] | None = None,
-    parts: Sequence[AnyPart] | None = None,
+    specs: Sequence[AnyGroupSpec] | None = None,
     extend: Extend | None = None,
 ) -> int:
     """Run a command and return its exit code; misuse is 2, with one line that says what to do."""
@@ -179,7 +179,7 @@ def main(
         parsed = _parser(command).parse_args(words)
         given = _given(command, parsed)
         settings = _with_whole_paths(resolve(given, os.environ))
-        return _run(command, parsed, settings, given, parts, extend)
+        return _run(command, parsed, settings, given, specs, extend)
     except (Misuse, BadSetting) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -218,7 +218,7 @@ def _run(
     parsed: argparse.Namespace,
     settings: Settings,
     given: dict[str, Any],
-    parts: Sequence[AnyPart] | None,
+    specs: Sequence[AnyGroupSpec] | None,
     extend: Extend | None,
 ) -> int:
     if command == "doctor":
@@ -250,7 +250,7 @@ def _run(
     if command in GROUPS:
         settings = _for_group(settings, command)
 
-    if command in ("", "bookmarks") and parts is None:
+    if command in ("", "bookmarks") and specs is None:
         ended = _relay(command, settings, standalone=getattr(parsed, "standalone", False))
         if ended is not None:
             return ended
@@ -261,16 +261,16 @@ def _run(
         return hub_commands.main(command, settings, parsed)
 
     from pilothouse.wiring import standalone as app
-    from pilothouse.wiring.groups import PARTS
+    from pilothouse.wiring.groups import GROUP_SPECS
 
-    served = PARTS if parts is None else parts
+    served = GROUP_SPECS if specs is None else specs
     try:
         if command == "call":
             from pilothouse.cli import call as calls
 
             return calls.main(settings, served, parsed)
         if command == "serve" or settings.transport == "http":
-            if command in ("", "serve") and parts is None and not parsed.standalone:
+            if command in ("", "serve") and specs is None and not parsed.standalone:
                 from pilothouse.hub import start as hub
 
                 return hub.serve_hub(settings, given, announce)

@@ -32,7 +32,7 @@ from pilothouse.machine.net.http_token import doorkeeper, http_access
 from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
 from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 
 if TYPE_CHECKING:
     import socket
@@ -163,7 +163,7 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         runtime = await enter(
-            open_runtime(PARTS, settings, plan.redactor, plan.log, paired=is_paired(settings))
+            open_runtime(GROUP_SPECS, settings, plan.redactor, plan.log, paired=is_paired(settings))
         )
         runtime.listeners.add(plan.port)
         folder = stack.enter_context(run_folder())

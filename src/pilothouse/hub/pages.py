@@ -71,7 +71,7 @@ def pages_app(
         seats = [seat for _, seat in zip(range(SHOWN), hub.seats(), strict=False)]
         return status_page(
             runtime.listings.values(),
-            summaries(runtime.parts),
+            summaries(runtime.specs),
             sessions=len(hub.registry),
             uptime_sec=(runtime.clock() - runtime.started_at) / 1000,
             # The private socket by which it was asked for knows nothing of TLS.

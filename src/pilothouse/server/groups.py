@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pilothouse.core.declare.tool import Tool
     from pilothouse.server.session import Provider
 
-    type AnyPart = Part | LaterPart
+    type AnyGroupSpec = GroupSpec | LazyGroupSpec
 
 MANIFEST = Path(__file__).with_name("manifest.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class GroupSpec:
     """What one group brings."""
 
     tools: Sequence[Tool]
@@ -47,14 +47,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class LaterPart:
-    """A part that is imported when more than its list is asked for."""
+class LazyGroupSpec:
+    """The spec of a group, which is imported when more than its list is asked for."""
 
     group: str
-    load: Callable[[], Part]
+    load: Callable[[], GroupSpec]
 
     @cached_property
-    def ready(self) -> Part:
+    def ready(self) -> GroupSpec:
         return self.load()
 
     @property
@@ -102,8 +102,8 @@ def _listed() -> dict[str, list[Listing]]:
         return {}
 
 
-def summaries(parts: Sequence[AnyPart]) -> dict[str, str]:
+def summaries(specs: Sequence[AnyGroupSpec]) -> dict[str, str]:
     """What each group is for, as far as that is known without importing it."""
     known: dict[str, str] = dict(manifest().get("groups", {}))
-    imported = (tool.group for part in parts if part.is_ready for tool in part.tools)
+    imported = (tool.group for spec in specs if spec.is_ready for tool in spec.tools)
     return known | {group.name: group.summary for group in imported}

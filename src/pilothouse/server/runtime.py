@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline.events import Event
-    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.groups import AnyGroupSpec
     from pilothouse.server.logs import Log
     from pilothouse.server.render import Answer
     from pilothouse.server.session import Provider
@@ -50,7 +50,7 @@ class Runtime:
     """Everything that a transport needs to answer."""
 
     settings: Settings
-    parts: Sequence[AnyPart]
+    specs: Sequence[AnyGroupSpec]
     sessions: Sessions
     pusher: Pusher
     caller: Caller
@@ -117,29 +117,29 @@ class Runtime:
     @cached_property
     def listings(self) -> dict[str, Listing]:
         """What is served, by name; nothing is imported to say so."""
-        listed = (listing for part in self.parts for listing in part.listings)
+        listed = (listing for spec in self.specs for listing in spec.listings)
         return {listing.name: listing for listing in listed if self.selection.serves(listing)}
 
     @cached_property
     def unserved(self) -> dict[str, Listing]:
         """The tools that there are beside those that are served."""
-        listed = (listing for part in self.parts for listing in part.listings)
+        listed = (listing for spec in self.specs for listing in spec.listings)
         return {one.name: one for one in listed if one.name not in self.listings}
 
     def tool(self, name: str) -> Tool | None:
         """A tool that is served, ready to be called: the first use imports its group alone."""
         if name not in self._tools and name in self.listings:
-            part = next(p for p in self.parts if any(name == one.name for one in p.listings))
-            self._tools |= {tool.name: tool for tool in part.tools if tool.name in self.listings}
+            spec = next(p for p in self.specs if any(name == one.name for one in p.listings))
+            self._tools |= {tool.name: tool for tool in spec.tools if tool.name in self.listings}
         return self._tools.get(name)
 
     @cached_property
     def registry(self) -> Registry:
         """What is served, ready to be called: the first use imports all groups."""
         whole = Registry.of(
-            (tool for part in self.parts for tool in part.tools),
-            (resource for part in self.parts for resource in part.resources),
-            (prompt for part in self.parts for prompt in part.prompts),
+            (tool for spec in self.specs for tool in spec.tools),
+            (resource for spec in self.specs for resource in spec.resources),
+            (prompt for spec in self.specs for prompt in spec.prompts),
         )
         return whole.served(self.selection)
 
@@ -181,7 +181,7 @@ def too_many(runtime: Runtime, tool: Tool, wait: float) -> Answer:
 
 @asynccontextmanager
 async def open_runtime(
-    parts: Sequence[AnyPart],
+    specs: Sequence[AnyGroupSpec],
     settings: Settings,
     redactor: Redactor,
     log: Log,
@@ -242,14 +242,14 @@ async def open_runtime(
             if kind is Runtime:
                 return provide_runtime
             # A tool asks for the ports of its own group mostly, which is there already.
-            last_first = parts[::-1]
-            ready_first = sorted(last_first, key=lambda part: not part.is_ready)
+            last_first = specs[::-1]
+            ready_first = sorted(last_first, key=lambda spec: not spec.is_ready)
             return next(p.providers[kind] for p in ready_first if kind in p.providers)
 
         common = Sessions(lasting, new_session, could_not_close).get("shared")
         runtime = Runtime(
             settings=settings,
-            parts=parts,
+            specs=specs,
             sessions=Sessions(tasks, make_session, could_not_close),
             pusher=pusher,
             caller=Caller(redactor, metrics, log.of("calls")),

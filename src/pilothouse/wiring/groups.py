@@ -1,7 +1,6 @@
 """The groups that are served: what each brings, and what its ports are made of.
 
-With `standalone.py` the only file that knows all groups. Their modules are imported when they are
-used.
+With `standalone.py` the only file that knows all groups. Modules are imported when used.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pilothouse.server.groups import LaterPart, Part
+from pilothouse.server.groups import GroupSpec, LazyGroupSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -254,8 +253,7 @@ async def _interceptor(session: Session) -> AsyncIterator[object]:
 
 @asynccontextmanager
 async def _link(shared: Session) -> AsyncIterator[object]:
-    """The hub's; without one that of this process, to which every Chrome with the extension
-    comes."""
+    """The hub's; without one that of this process, which serves every Chrome with the extension."""
     import time
 
     from pilothouse import __version__
@@ -368,60 +366,62 @@ async def _watches(session: Session) -> AsyncIterator[object]:
             session.afterword = None
 
 
-def _house() -> Part:
+def _house() -> GroupSpec:
     from pilothouse.server.prompts import PROMPTS
     from pilothouse.server.tools import RESOURCES, TOOLS
 
-    return Part(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS)
+    return GroupSpec(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS)
 
 
-def _observe() -> Part:
+def _observe() -> GroupSpec:
     from pilothouse.observe.ports import Observer
     from pilothouse.observe.tools import RESOURCES, TOOLS
 
-    return Part(tools=TOOLS, resources=RESOURCES, providers={Observer: _observatory})
+    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Observer: _observatory})
 
 
-def _e2e() -> Part:
+def _e2e() -> GroupSpec:
     from pilothouse.e2e.ports import Helm
     from pilothouse.e2e.tools.session import RESOURCES, TOOLS
 
-    return Part(tools=TOOLS, resources=RESOURCES, providers={Helm: _helm})
+    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Helm: _helm})
 
 
-def _intercept() -> Part:
+def _intercept() -> GroupSpec:
     from pilothouse.intercept.ports import Interceptor
     from pilothouse.intercept.proxy import Proxy
     from pilothouse.intercept.tools.listing import RESOURCES, TOOLS
 
-    return Part(
+    return GroupSpec(
         tools=TOOLS, resources=RESOURCES, providers={Proxy: _proxy, Interceptor: _interceptor}
     )
 
 
-def _bookmarks() -> Part:
+def _bookmarks() -> GroupSpec:
     from pilothouse.bookmarks.extension.server import Link
     from pilothouse.bookmarks.ports import Bookmarks
     from pilothouse.bookmarks.tools.listing import RESOURCES, TOOLS
 
-    return Part(
+    return GroupSpec(
         tools=TOOLS, resources=RESOURCES, providers={Link: _link, Bookmarks: _bookmarks_view}
     )
 
 
-def _timeline() -> Part:
+def _timeline() -> GroupSpec:
     from pilothouse.timeline.ports import Moments, Watches
     from pilothouse.timeline.tools.listing import RESOURCES, TOOLS
 
-    return Part(tools=TOOLS, resources=RESOURCES, providers={Moments: _moments, Watches: _watches})
+    return GroupSpec(
+        tools=TOOLS, resources=RESOURCES, providers={Moments: _moments, Watches: _watches}
+    )
 
 
-PARTS = (
-    LaterPart("house", _house),
-    LaterPart("observe", _observe),
-    LaterPart("e2e", _e2e),
-    LaterPart("intercept", _intercept),
-    LaterPart("bookmarks", _bookmarks),
-    LaterPart("timeline", _timeline),
+GROUP_SPECS = (
+    LazyGroupSpec("house", _house),
+    LazyGroupSpec("observe", _observe),
+    LazyGroupSpec("e2e", _e2e),
+    LazyGroupSpec("intercept", _intercept),
+    LazyGroupSpec("bookmarks", _bookmarks),
+    LazyGroupSpec("timeline", _timeline),
 )
 """What each group brings, in the order in which tools are listed."""

@@ -19,7 +19,7 @@ from pilothouse.server.logs import Log, adopt_library_logs
 from pilothouse.server.runtime import Runtime, open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
 from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
     from pilothouse.core.settings import Settings
-    from pilothouse.server.groups import AnyPart
+    from pilothouse.server.groups import AnyGroupSpec
     from pilothouse.server.transports.oauth import OAuthConfig
 
     type Extend = Callable[[Server[Any]], None]
@@ -176,7 +176,7 @@ def calm_collector() -> None:
 
 
 def serve_stdio(
-    settings: Settings, parts: Sequence[AnyPart] = PARTS, extend: Extend | None = None
+    settings: Settings, specs: Sequence[AnyGroupSpec] = GROUP_SPECS, extend: Extend | None = None
 ) -> int:
     """Serve one client on stdin and stdout until it closes stdin."""
     check_store(settings)
@@ -184,13 +184,13 @@ def serve_stdio(
     redactor = make_redactor(settings)
     log = make_log(settings, redactor)
     calm_collector()
-    anyio.run(_stdio, settings, parts, redactor, log, extend)
+    anyio.run(_stdio, settings, specs, redactor, log, extend)
     return 0
 
 
 async def _stdio(
     settings: Settings,
-    parts: Sequence[AnyPart],
+    specs: Sequence[AnyGroupSpec],
     redactor: Redactor,
     log: Log,
     extend: Extend | None,
@@ -204,7 +204,7 @@ async def _stdio(
     with claimed_stdio() as (wire_in, wire_out):
         parcels = Parcels()
         async with open_runtime(
-            parts, settings, redactor, log, paired=is_paired(settings)
+            specs, settings, redactor, log, paired=is_paired(settings)
         ) as runtime:
             writer = Writer(wire_out, parcels, runtime.precedence.answered)
             reader = Reader(wire_in, writer, asked=runtime.precedence.asked)
@@ -273,7 +273,7 @@ def _trouble(settings: Settings) -> str:
 
 def serve_http(
     settings: Settings,
-    parts: Sequence[AnyPart] = PARTS,
+    specs: Sequence[AnyGroupSpec] = GROUP_SPECS,
     extend: Extend | None = None,
     ready: Callable[[str], None] | None = None,
     *,
@@ -295,7 +295,7 @@ def serve_http(
     anyio.run(
         _http,
         settings,
-        parts,
+        specs,
         redactor,
         log,
         extend,
@@ -333,7 +333,7 @@ def listener(settings: Settings, *, exact: bool) -> socket.socket:
 
 async def _http(
     settings: Settings,
-    parts: Sequence[AnyPart],
+    specs: Sequence[AnyGroupSpec],
     redactor: Redactor,
     log: Log,
     extend: Extend | None,
@@ -352,13 +352,13 @@ async def _http(
     def own_page(runtime: Runtime, url: str) -> str:
         return status_page(
             runtime.listings.values(),
-            summaries(runtime.parts),
+            summaries(runtime.specs),
             sessions=len(runtime.sessions),
             uptime_sec=(runtime.clock() - runtime.started_at) / 1000,
             url=url,
         )
 
-    async with open_runtime(parts, settings, redactor, log, paired=is_paired(settings)) as runtime:
+    async with open_runtime(specs, settings, redactor, log, paired=is_paired(settings)) as runtime:
         server = build_server(runtime)
         if extend is not None:
             extend(server)

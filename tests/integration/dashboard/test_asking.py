@@ -22,7 +22,7 @@ from pilothouse.hub.state import Seat
 from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring import standalone
 from pilothouse.wiring.agents import Showing
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ async def hub_and_worker(folder: Path) -> AsyncIterator[tuple[HubShowing, Runtim
     log = standalone.make_log(settings, redactor)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        runtime = await enter(open_runtime(PARTS, settings, redactor, log))
+        runtime = await enter(open_runtime(GROUP_SPECS, settings, redactor, log))
         services = await enter(open_services(runtime, folder / "door"))
         link = ServiceLink("relay-1", lambda do, error: None)
-        worker = await enter(open_runtime(PARTS, settings, redactor, log, link))
+        worker = await enter(open_runtime(GROUP_SPECS, settings, redactor, log, link))
         link.show = Showing(worker).answer
         await link.join(str(folder / "door"), worker)
         seats = [Seat("stdio 1", "test", 0.0, pid=1, id="relay-1")]

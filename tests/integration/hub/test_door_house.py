@@ -40,7 +40,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.fixture
 async def asking_rig(tmp_path: Path) -> AsyncIterator[Rig]:
     """Its workers have the tools that ask the client something."""
-    async with own_workers(tmp_path, fixtures.PART, fixtures.extend) as crew:
+    async with own_workers(tmp_path, fixtures.GROUP_SPEC, fixtures.extend) as crew:
         async with door(crew, await template_of(crew)) as opened:
             yield opened
 

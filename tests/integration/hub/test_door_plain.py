@@ -10,7 +10,7 @@ import pytest
 from pilothouse.core.net.http1 import MAX_HEAD_BYTES
 from pilothouse.hub.mcp.template import MINTING, NAMING, Template
 from pilothouse.hub.model import Key
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.door_rig import Asked, call, door, hello, modern, plain, request
 from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
 from tests.support.until import until
@@ -323,7 +323,7 @@ def test_all_tools_that_name_sessions_or_targets_are_known_to_do_so() -> None:
         text = json.dumps(schema["properties"])
         return '"targetId"' in text or '"sessionId"' in text or '"targets"' in text
 
-    listed = {tool.name for part in PARTS for tool in part.tools if names(tool.output_schema)}
+    listed = {tool.name for spec in GROUP_SPECS for tool in spec.tools if names(tool.output_schema)}
     assert listed - MINTING - NAMING <= NAME_NOTHING_NEW
     assert listed >= MINTING | NAMING
 

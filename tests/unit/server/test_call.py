@@ -19,7 +19,7 @@ from pilothouse.core.declare.tool import Group, Tool, tool
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.settings import resolve
 from pilothouse.core.timeline.events import ToolInvocationFailed, ToolInvoked
-from pilothouse.server.groups import Part
+from pilothouse.server.groups import GroupSpec
 from pilothouse.server.logs import Log
 from pilothouse.server.runtime import Runtime, open_runtime
 from tests.support import fixture_tools as fixture
@@ -61,11 +61,11 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(*parts: Part) -> AsyncIterator[Desk]:
+async def desk(*specs: GroupSpec) -> AsyncIterator[Desk]:
     stream = io.StringIO()
     log = Log("test", redactor=Redactor(), stream=stream)
     settings = resolve({"profile": "full"}, {})
-    async with open_runtime((fixture.PART, *parts), settings, Redactor(), log) as runtime:
+    async with open_runtime((fixture.GROUP_SPEC, *specs), settings, Redactor(), log) as runtime:
         yield Desk(runtime, runtime.sessions.get("agent-1"), stream)
 
 
@@ -239,7 +239,7 @@ async def test_a_port_that_cannot_be_opened_is_an_incident_of_that_call() -> Non
         raise OSError("no such device")
         yield
 
-    async with desk(Part(tools=(), providers={fixture.Counter: broken})) as at:
+    async with desk(GroupSpec(tools=(), providers={fixture.Counter: broken})) as at:
         error = error_of(await at.call(fixture.add))
         assert (error["type"], "no such device" in str(error)) == ("internal", False)
         assert at.session.running_calls == 0
@@ -276,7 +276,7 @@ async def wrong_result(args: Nothing) -> Done:
 @pytest.mark.parametrize("handler", [odd_details, wrong_result])
 async def test_whatever_a_handler_does_the_call_is_answered(handler: Any) -> None:
     made = tool(OWN, effect="read", raises=(Odd,))(handler)
-    async with desk(Part(tools=(made,))) as at:
+    async with desk(GroupSpec(tools=(made,))) as at:
         answer = await at.call(made)
         assert answer.is_error
         json.dumps(answer.structured)

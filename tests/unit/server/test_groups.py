@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.server import groups
-from pilothouse.server.groups import LaterPart, Part
-from pilothouse.wiring.groups import PARTS
+from pilothouse.server.groups import GroupSpec, LazyGroupSpec
+from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support import fixture_tools as fixture
 
 if TYPE_CHECKING:
@@ -20,14 +20,15 @@ LISTED_ALONE = """
 import sys
 import anyio
 from pilothouse.wiring.standalone import make_log, make_redactor
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 from pilothouse.core.settings import Settings
 from pilothouse.server.runtime import open_runtime
 
 async def main():
     settings = Settings()
     redactor = make_redactor(settings)
-    async with open_runtime(PARTS, settings, redactor, make_log(settings, redactor)) as runtime:
+    log = make_log(settings, redactor)
+    async with open_runtime(GROUP_SPECS, settings, redactor, log) as runtime:
         print(len(runtime.listings))
         print(sorted(name for name in sys.modules if name.endswith(".tools")))
         runtime.registry
@@ -38,9 +39,9 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.group)
-def test_the_list_of_a_group_is_what_its_declarations_say(part: LaterPart) -> None:
-    assert list(part.listings) == [tool.listing for tool in part.ready.tools]
+@pytest.mark.parametrize("spec", GROUP_SPECS, ids=lambda spec: spec.group)
+def test_the_list_of_a_group_is_what_its_declarations_say(spec: LazyGroupSpec) -> None:
+    assert list(spec.listings) == [tool.listing for tool in spec.ready.tools]
 
 
 @pytest.mark.process
@@ -58,14 +59,16 @@ def test_listing_tools_imports_no_group_and_calling_one_does() -> None:
 def test_a_group_that_the_manifest_does_not_know_is_listed_from_its_declarations() -> None:
     loads = []
 
-    def load() -> Part:
+    def load() -> GroupSpec:
         loads.append(1)
-        return fixture.PART
+        return fixture.GROUP_SPEC
 
-    part = LaterPart("fixtures", load)
-    assert [listing.name for listing in part.listings] == [tool.name for tool in fixture.PART.tools]
-    assert part.tools == fixture.PART.tools
-    assert part.providers == fixture.PART.providers
+    spec = LazyGroupSpec("fixtures", load)
+    assert [listing.name for listing in spec.listings] == [
+        tool.name for tool in fixture.GROUP_SPEC.tools
+    ]
+    assert spec.tools == fixture.GROUP_SPEC.tools
+    assert spec.providers == fixture.GROUP_SPEC.providers
     assert len(loads) == 1
 
 
@@ -79,8 +82,8 @@ def test_a_missing_or_unreadable_manifest_costs_time_only(
     monkeypatch.setattr(groups, "MANIFEST", file)
     _forget()
     try:
-        part = LaterPart("fixtures", lambda: fixture.PART)
-        assert len(part.listings) == len(fixture.PART.tools)
+        spec = LazyGroupSpec("fixtures", lambda: fixture.GROUP_SPEC)
+        assert len(spec.listings) == len(fixture.GROUP_SPEC.tools)
     finally:
         _forget()
 

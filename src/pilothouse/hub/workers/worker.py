@@ -33,7 +33,7 @@ from pilothouse.ipc.rpc import ServiceBroke
 from pilothouse.server.runtime import TIMELINE_URI, open_runtime
 from pilothouse.wiring import standalone as app
 from pilothouse.wiring.agents import Showing
-from pilothouse.wiring.groups import PARTS
+from pilothouse.wiring.groups import GROUP_SPECS
 
 if TYPE_CHECKING:
     import socket
@@ -135,12 +135,12 @@ async def _runtime(
 ) -> AsyncIterator[Runtime]:
     """A worker's runtime has the hub's services; that of a rehearsal, without an order, its own."""
     if order is None:
-        async with open_runtime(PARTS, settings, redactor, log) as runtime:
+        async with open_runtime(GROUP_SPECS, settings, redactor, log) as runtime:
             yield runtime
         return
     hub = ServiceLink(order.session, lambda do, error: log.error("service_failed", error, do=do))
     try:
-        async with open_runtime(PARTS, settings, redactor, log, hub) as runtime:
+        async with open_runtime(GROUP_SPECS, settings, redactor, log, hub) as runtime:
             hub.show = Showing(runtime).answer
             if order.services:
                 await _join(hub, order.services, runtime)
@@ -227,8 +227,8 @@ def _use(runtime: Runtime) -> Use:
 def warm_up(hub_folder: Path) -> None:
     """Do once what each worker would do for itself: import, and answer in both eras."""
     tempfile.gettempdir()  # asked once: workers have another TMPDIR, for their browsers alone
-    for part in PARTS:
-        part.ready  # noqa: B018  # it imports the group
+    for spec in GROUP_SPECS:
+        spec.ready  # noqa: B018  # it imports the group
     # Where the hub, or the next one, removes it should we be killed meanwhile.
     with tempfile.TemporaryDirectory(prefix="w", dir=hub_folder) as folder:
         anyio.run(_rehearse, Path(folder))
