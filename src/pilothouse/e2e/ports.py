@@ -126,7 +126,7 @@ class Recorder(Protocol):
         """A tab, and in a browser of our own every page that is opened later, before it runs."""
 
 
-class Helm(Protocol):
+class Sessions(Protocol):
     """The e2e sessions of one agent."""
 
     @property

@@ -72,7 +72,7 @@ class _Keeper:
     report: dict[str, Any] | None = None
 
 
-class Sessions:
+class AgentSessions:
     """Implements the `Helm` port for one agent."""
 
     def __init__(self, means: Means, tasks: TaskGroup) -> None:
@@ -412,10 +412,10 @@ def _part_of(whole: Timeline) -> Timeline:
 
 
 @asynccontextmanager
-async def open_sessions(means: Means) -> AsyncIterator[Sessions]:
+async def open_sessions(means: Means) -> AsyncIterator[AgentSessions]:
     """The e2e sessions of an agent for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
-        sessions = Sessions(means, tasks)
+        sessions = AgentSessions(means, tasks)
         tasks.start_soon(sessions.keep_swept)
         try:
             yield sessions

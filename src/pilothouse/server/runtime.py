@@ -22,7 +22,7 @@ from pilothouse.server.claimed_ports import DebugPorts, Doors, Listeners
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
 from pilothouse.server.render import failure
-from pilothouse.server.session import Session, Sessions
+from pilothouse.server.session import HostedSessions, Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -51,7 +51,7 @@ class Runtime:
 
     settings: Settings
     specs: Sequence[AnyGroupSpec]
-    sessions: Sessions
+    sessions: HostedSessions
     pusher: Pusher
     caller: Caller
     metrics: Metrics
@@ -246,11 +246,11 @@ async def open_runtime(
             ready_first = sorted(last_first, key=lambda spec: not spec.is_ready)
             return next(p.providers[kind] for p in ready_first if kind in p.providers)
 
-        common = Sessions(lasting, new_session, could_not_close).get("shared")
+        common = HostedSessions(lasting, new_session, could_not_close).get("shared")
         runtime = Runtime(
             settings=settings,
             specs=specs,
-            sessions=Sessions(tasks, make_session, could_not_close),
+            sessions=HostedSessions(tasks, make_session, could_not_close),
             pusher=pusher,
             caller=Caller(redactor, metrics, log.of("calls")),
             metrics=metrics,

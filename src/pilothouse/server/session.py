@@ -149,7 +149,7 @@ class _Wish:
     error: Exception | None = None
 
 
-class Sessions:
+class HostedSessions:
     """The sessions of this process, each hosted by a task of its own."""
 
     def __init__(

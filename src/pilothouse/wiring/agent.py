@@ -14,7 +14,7 @@ from pilothouse.core.timeline.lanes import OWNER_CHARACTERS, TAB, one_line
 from pilothouse.dashboard.ports import Batch, NoSuchThing
 from pilothouse.dashboard.rows import LONGEST_TEXT, Rows, pack_cursor, packed, unpack_cursor
 from pilothouse.e2e.browser.screenshots import glance
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.observe.model import BodyNotAvailable, NotObserving
 from pilothouse.observe.ports import Observer
 from pilothouse.observe.read.read import Page, settle_places, shown
@@ -81,12 +81,12 @@ class ShownAgent:
         }
 
     def _sessions(self) -> list[E2eSession]:
-        helm: Helm | None = self._session.opened(Helm)
-        return helm.sessions if helm is not None else []
+        sessions: Sessions | None = self._session.opened(Sessions)
+        return sessions.sessions if sessions is not None else []
 
     def _ended(self) -> list[Past]:
-        helm: Helm | None = self._session.opened(Helm)
-        return helm.past if helm is not None else []
+        sessions: Sessions | None = self._session.opened(Sessions)
+        return sessions.past if sessions is not None else []
 
     async def _app(self, app: E2eSession) -> dict[str, Any]:
         mask = self._session.redactor
@@ -310,8 +310,8 @@ class ShownAgent:
         for one in known:
             if one.id == app and (why := one.files.why_gone(name)):
                 return why
-        helm: Helm | None = self._session.opened(Helm)
-        swept = helm.why_swept(app) if helm is not None else ""
+        sessions: Sessions | None = self._session.opened(Sessions)
+        swept = sessions.why_swept(app) if sessions is not None else ""
         return swept and f"its files were {swept}"
 
     def _folder(self, app: str) -> Path:

@@ -55,7 +55,7 @@ async def _observatory(session: Session) -> AsyncIterator[object]:
 
 
 @asynccontextmanager
-async def _helm(session: Session) -> AsyncIterator[object]:
+async def _sessions(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
     from tempfile import gettempdir
 
@@ -381,10 +381,10 @@ def _observe() -> GroupSpec:
 
 
 def _e2e() -> GroupSpec:
-    from pilothouse.e2e.ports import Helm
+    from pilothouse.e2e.ports import Sessions
     from pilothouse.e2e.tools.session import RESOURCES, TOOLS
 
-    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Helm: _helm})
+    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Sessions: _sessions})
 
 
 def _intercept() -> GroupSpec:

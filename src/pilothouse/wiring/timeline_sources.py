@@ -14,7 +14,7 @@ from pilothouse.core.timeline.lanes import OWNER_CHARACTERS, TAB
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.model import BrowserCrashed, TabNotFound
 from pilothouse.e2e.model import SessionNotFound as NoSession
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.timeline.model import BadWatch, SessionNotFound
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class SessionMoments:
         return SessionScope(session_id, stepped_in - {""}, live)
 
     def _find(self, session_id: str | None) -> E2eSession:
-        helm: Helm | None = self._session.opened(Helm)
-        if helm is None:
+        sessions: Sessions | None = self._session.opened(Sessions)
+        if sessions is None:
             raise SessionNotFound("there is no session", hint="call startSession first")
         try:
-            return helm.find(session_id)
+            return sessions.find(session_id)
         except (NoSession, BrowserCrashed) as fault:
             raise SessionNotFound(fault.message, hint=fault.hint, **fault.details) from None
 

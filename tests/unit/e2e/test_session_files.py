@@ -34,7 +34,7 @@ def read(session: E2eSession, name: str) -> bytes:
             return session
 
     async def asked() -> str | bytes:
-        return await artifact.reader(sessionId="id", name=name, helm=Helm())
+        return await artifact.reader(sessionId="id", name=name, sessions=Helm())
 
     return cast("bytes", asyncio.run(asked()))
 

@@ -14,7 +14,7 @@ import pytest
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.settings import Settings
 from pilothouse.server.metrics import Metrics
-from pilothouse.server.session import Session, Sessions
+from pilothouse.server.session import HostedSessions, Session
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Workshop:
 
         return opened
 
-    def sessions(self, tasks: TaskGroup) -> Sessions:
+    def sessions(self, tasks: TaskGroup) -> HostedSessions:
         providers: dict[type, Provider] = {
             Camera: self.provider("camera"),
             Recorder: self.provider("recorder"),
         }
-        return Sessions(
+        return HostedSessions(
             tasks,
             lambda key: Session(
                 key,
@@ -87,7 +87,7 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(shop: Workshop) -> AsyncIterator[Sessions]:
+async def workshop(shop: Workshop) -> AsyncIterator[HostedSessions]:
     with anyio.fail_after(GUARD_S):
         async with anyio.create_task_group() as tasks:
             yield shop.sessions(tasks)

@@ -23,7 +23,7 @@ from pilothouse.e2e.browser.elements.landing import Landing, land
 from pilothouse.e2e.browser.errors import ref_of
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.model import STEP_FAULTS, FileNotAllowed, NavigationFailed, UrlNotAllowed
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.dialog import handle_dialog
 from pilothouse.e2e.tools.shared import (
     DEFAULT_TIMEOUT_MS,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.step import Done
     from pilothouse.e2e.tab import Tab
 
+    type Point = Callable[[Tab], Awaitable[Landing]]
 
 VALUE_MS = 1_000
 """A field that does not tell its value by then has gone, or its page is busy."""
@@ -95,9 +96,9 @@ class Navigated(Acted):
     raises=STEP_FAULTS,
     examples=(Example(title="Open a page of the app", args={"url": "/cart"}),),
 )
-async def navigate(args: Navigate, helm: Helm) -> Navigated:
+async def navigate(args: Navigate, sessions: Sessions) -> Navigated:
     """Go to a URL."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
     url = await full_url(session, args.url)
 
     async def do(tab: Tab) -> tuple[int | None, str]:
@@ -112,7 +113,7 @@ async def navigate(args: Navigate, helm: Helm) -> Navigated:
 
     # What a document does until it is loaded is no change of it: there is nothing to ask then.
     look = args.wait_until != "load"
-    done = await step(helm, args, "navigate", do, target=args.url, look=look)
+    done = await step(sessions, args, "navigate", do, target=args.url, look=look)
     status, title = done.value or (None, "")
     return Navigated(
         **acted(done), success=not done.is_held, status=status, title=session.mask(title)
@@ -168,13 +169,13 @@ class GoBack(Acting):
     examples=(Example(title="Back", args={}),),
     profile="default",
 )
-async def go_back(args: GoBack, helm: Helm) -> Acted:
+async def go_back(args: GoBack, sessions: Sessions) -> Acted:
     """Go back in the tab's history, or forward."""
 
     async def do(tab: Tab) -> None:
         await (tab.page.go_forward() if args.forward else tab.page.go_back())
 
-    done = await step(helm, args, "goBack", do)
+    done = await step(sessions, args, "goBack", do)
     return Acted(**acted(done), success=not done.is_held)
 
 
@@ -196,7 +197,7 @@ class Click(Targeting):
         Example(title="By text", args={"selector": "text=Add to cart"}),
     ),
 )
-async def click(args: Click, helm: Helm) -> Acted:
+async def click(args: Click, sessions: Sessions) -> Acted:
     """Click an element; says what the click caused. A covered or disabled target is an error."""
 
     async def do(tab: Tab) -> Landing:
@@ -217,7 +218,7 @@ async def click(args: Click, helm: Helm) -> Acted:
             ),
         )
 
-    return await _pointed(helm, args, "click", do, args.selector)
+    return await _pointed(sessions, args, "click", do, args.selector)
 
 
 async def _patiently[T](args: Acting, tab: Tab, selector: str, doing: Awaitable[T]) -> T:
@@ -227,12 +228,10 @@ async def _patiently[T](args: Acting, tab: Tab, selector: str, doing: Awaitable[
     return await unless_covered(tab, selector, doing)
 
 
-async def _pointed(
-    helm: Helm, args: Acting, tool: str, do: Callable[[Tab], Awaitable[Landing]], target: str
-) -> Acted:
+async def _pointed(sessions: Sessions, args: Acting, tool: str, do: Point, target: str) -> Acted:
     """Take a step of the pointer; what it changed it has asked for itself."""
-    done = await step(helm, args, tool, do, target=target, look=args.settle > 0)
-    session = helm.find(args.session_id)
+    done = await step(sessions, args, tool, do, target=target, look=args.settle > 0)
+    session = sessions.find(args.session_id)
     return Acted(**acted(done, **_landed(session, done.value or Landing())))
 
 
@@ -254,9 +253,9 @@ class Type(Targeting):
     raises=STEP_FAULTS,
     examples=(Example(title="Log in", args={"selector": "#user", "text": "ada", "submit": True}),),
 )
-async def type_(args: Type, helm: Helm) -> Acted:
+async def type_(args: Type, sessions: Sessions) -> Acted:
     """Type text into a field."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
     if args.secret:
         session.keep_secret(args.text)
 
@@ -288,7 +287,7 @@ async def type_(args: Type, helm: Helm) -> Acted:
         tab.keep_changes(changes)
         return await value_after(field, changes, VALUE_MS)
 
-    done = await step(helm, args, "type", do, target=args.selector, look=args.submit)
+    done = await step(sessions, args, "type", do, target=args.selector, look=args.submit)
     value = done.value
     if value is None and done.dom is not None:
         value = done.dom.value
@@ -335,9 +334,9 @@ class FillForm(Acting):
     ),
     profile="default",
 )
-async def fill_form(args: FillForm, helm: Helm) -> Acted:
+async def fill_form(args: FillForm, sessions: Sessions) -> Acted:
     """Fill in several fields in one call."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
     done: Done[str | None] | Done[Landing] | None = None
     landing = Landing()
     values: list[str] = []
@@ -368,7 +367,7 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
             return await value_after(field, changes, VALUE_MS)
 
         is_last = entry is args.fields[-1] and not args.submit
-        filled = await step(helm, args, "fillForm", fill, target=entry.selector, tells=is_last)
+        filled = await step(sessions, args, "fillForm", fill, target=entry.selector, tells=is_last)
         values.append(shown(session, filled.value) or "")
         done = filled
     if args.submit:
@@ -382,7 +381,7 @@ async def fill_form(args: FillForm, helm: Helm) -> Acted:
             return _patiently(args, tab, button, clicking)
 
         look = args.settle > 0
-        pressed = await step(helm, args, "fillForm", press, target=button, look=look)
+        pressed = await step(sessions, args, "fillForm", press, target=button, look=look)
         done, landing = pressed, pressed.value or landing
     assert done is not None
     return Acted(**acted(done, value=values, **_landed(session, landing)))
@@ -420,7 +419,7 @@ class SelectOption(Targeting):
     examples=(Example(title="Choose", args={"selector": "#size", "values": ["L"]}),),
     profile="default",
 )
-async def select_option(args: SelectOption, helm: Helm) -> Acted:
+async def select_option(args: SelectOption, sessions: Sessions) -> Acted:
     """Choose options of a select."""
 
     async def do(tab: Tab) -> str | None:
@@ -430,9 +429,9 @@ async def select_option(args: SelectOption, helm: Helm) -> Acted:
         tab.keep_changes(changes)
         return await value_after(field, changes, VALUE_MS)
 
-    done = await step(helm, args, "selectOption", do, target=args.selector, look=args.settle > 0)
-    value = shown(helm.find(args.session_id), done.value)
-    return Acted(**acted(done, value=value))
+    ran = await step(sessions, args, "selectOption", do, target=args.selector, look=args.settle > 0)
+    value = shown(sessions.find(args.session_id), ran.value)
+    return Acted(**acted(ran, value=value))
 
 
 @tool(
@@ -442,7 +441,7 @@ async def select_option(args: SelectOption, helm: Helm) -> Acted:
     examples=(Example(title="Open a menu", args={"selector": "text=Menu"}),),
     profile="default",
 )
-async def hover(args: Targeting, helm: Helm) -> Acted:
+async def hover(args: Targeting, sessions: Sessions) -> Acted:
     """Move the mouse over an element."""
 
     async def do(tab: Tab) -> Landing:
@@ -452,7 +451,7 @@ async def hover(args: Targeting, helm: Helm) -> Acted:
 
         return await land(tab, args.selector, "hover", hovering)
 
-    return await _pointed(helm, args, "hover", do, args.selector)
+    return await _pointed(sessions, args, "hover", do, args.selector)
 
 
 class PressKey(Acting):
@@ -468,7 +467,7 @@ class PressKey(Acting):
     examples=(Example(title="Close a dialog", args={"key": "Escape"}),),
     profile="default",
 )
-async def press_key(args: PressKey, helm: Helm) -> Acted:
+async def press_key(args: PressKey, sessions: Sessions) -> Acted:
     """Press a key, in the focused element or in one of your choice."""
 
     async def do(tab: Tab) -> None:
@@ -478,7 +477,8 @@ async def press_key(args: PressKey, helm: Helm) -> Acted:
             # Has no limit of its own: a page that is stuck never takes the key.
             await within(args.timeout, "pressKey", tab.page.keyboard.press(args.key))
 
-    return Acted(**acted(await step(helm, args, "pressKey", do, target=args.selector or args.key)))
+    target = args.selector or args.key
+    return Acted(**acted(await step(sessions, args, "pressKey", do, target=target)))
 
 
 class Drag(Acting):
@@ -494,7 +494,7 @@ class Drag(Acting):
     examples=(Example(title="Sort", args={"from": "#card-1", "to": "#done"}),),
     profile="default",
 )
-async def drag(args: Drag, helm: Helm) -> Acted:
+async def drag(args: Drag, sessions: Sessions) -> Acted:
     """Drag one element onto another."""
 
     async def do(tab: Tab) -> Landing:
@@ -504,7 +504,7 @@ async def drag(args: Drag, helm: Helm) -> Acted:
 
         return await land(tab, args.to, "drag", dragging)
 
-    return await _pointed(helm, args, "drag", do, args.from_)
+    return await _pointed(sessions, args, "drag", do, args.from_)
 
 
 class UploadFile(Targeting):
@@ -518,15 +518,15 @@ class UploadFile(Targeting):
     examples=(Example(title="Attach", args={"selector": "#file", "paths": ["cat.png"]}),),
     profile="default",
 )
-async def upload_file(args: UploadFile, helm: Helm) -> Acted:
+async def upload_file(args: UploadFile, sessions: Sessions) -> Acted:
     """Give files to a file field."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
     files = [session.readable(path) for path in args.paths]
 
     async def do(tab: Tab) -> None:
         await tab.locator(args.selector).set_input_files(files, timeout=args.timeout)
 
-    return Acted(**acted(await step(helm, args, "uploadFile", do, target=args.selector)))
+    return Acted(**acted(await step(sessions, args, "uploadFile", do, target=args.selector)))
 
 
 TOOLS = (

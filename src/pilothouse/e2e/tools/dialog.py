@@ -12,7 +12,7 @@ from pilothouse.core.declare.tool import Example, tool
 from pilothouse.e2e.browser.errors import read_error
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.model import STEP_FAULTS
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.shared import E2E, Acted, InTab, acted
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class DialogHandled(Acted):
     raises=STEP_FAULTS,
     examples=(Example(title="Confirm", args={"accept": True}),),
 )
-async def handle_dialog(args: HandleDialog, helm: Helm) -> DialogHandled:
+async def handle_dialog(args: HandleDialog, sessions: Sessions) -> DialogHandled:
     """Accept or dismiss the dialog that is open in a tab; says what that caused."""
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         session.check_alive()
         tab = session.tab(args.tab_id)
         dialog = tab.dialog

@@ -17,7 +17,7 @@ from pilothouse.core.timeline.clock import iso
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.export.trace_file import write_masked
 from pilothouse.e2e.model import ActionFailed, BrowserCrashed, SessionNotFound
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.session import VIDEOS
 from pilothouse.e2e.tools.shared import E2E, InSession
 
@@ -60,9 +60,9 @@ class Exported(Result):
     raises=(SessionNotFound, BrowserCrashed, ActionFailed),
     examples=(Example(title="Make it a test", args={"as": "test"}),),
 )
-async def export_session(args: ExportSession, helm: Helm) -> Exported:
+async def export_session(args: ExportSession, sessions: Sessions) -> Exported:
     """Write the session down: as a runnable test, as Playwright's trace, or as video."""
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         session.check_alive()
         match args.as_:
             case "test":

@@ -15,7 +15,7 @@ from pilothouse.core.declare.resource import resource
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.e2e.app_server.logs.reader import onward, tail
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.shared import E2E, FOUND, InSession
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ServerLogs(Result):
     raises=(*FOUND, LogFileNotFound, LogReadFailed),
     examples=(Example(title="What did it say?", args={"logType": "stderr", "lines": 50}),),
 )
-async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
+async def read_server_logs(args: ReadServerLogs, sessions: Sessions) -> ServerLogs:
     """Read the server's log."""
 
     async def read(logs: LogPaths, folders: tuple[Path, ...]) -> ServerLogs:
@@ -69,7 +69,7 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
             return await read_on(path, args.next, folders)
         found = await to_thread.run_sync(lambda: tail(Path(path), args.lines, within=folders))
         return ServerLogs(
-            content=helm.mask(found.text),
+            content=sessions.mask(found.text),
             path=path,
             size=found.size,
             truncated=found.truncated,
@@ -81,7 +81,7 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
             lambda: onward(Path(path), place, args.lines, within=folders)
         )
         return ServerLogs(
-            content=helm.mask(found.text),
+            content=sessions.mask(found.text),
             path=path,
             size=found.size,
             truncated=found.truncated,
@@ -90,16 +90,16 @@ async def read_server_logs(args: ReadServerLogs, helm: Helm) -> ServerLogs:
             restarted=found.restarted or None,
         )
 
-    failed, folders = helm.failed_logs(args.session_id)
+    failed, folders = sessions.failed_logs(args.session_id)
     if failed:
         logs = failed.get(args.service or "") or next(iter(failed.values()))
         try:
             return await read(logs, folders)
         except LogFileNotFound as missing:
-            if why := helm.why_swept(args.session_id):
+            if why := sessions.why_swept(args.session_id):
                 missing.message += f" The files of its session were {why}."
             raise
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         return await read(server_of(session, args.service).info.logs, session.log_folders)
 
 
@@ -123,9 +123,11 @@ def server_of(session: E2eSession, wanted: str | None) -> Server:
 
 
 @resource(E2E, "e2e://artifact/{sessionId}/{name}", mime_type="application/octet-stream")
-async def artifact(sessionId: str, name: str, helm: Helm) -> bytes:  # camelCase as on the wire
+async def artifact(
+    sessionId: str, name: str, sessions: Sessions
+) -> bytes:  # camelCase as on the wire
     """A file of a session: screenshot, dossier, export."""
-    session = helm.find(sessionId)
+    session = sessions.find(sessionId)
     path = session.folder / name
     if path.parent != session.folder or not _is_file(path):
         why = session.files.why_gone(name)

@@ -24,7 +24,7 @@ from pilothouse.e2e.browser.page_scripts import FIELD_VALUE, WITH_CHANGES
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.browser.screenshots import capture, shrunk, size
 from pilothouse.e2e.model import STEP_FAULTS
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.shared import (
     DEFAULT_TIMEOUT_MS,
     E2E,
@@ -56,7 +56,7 @@ MAX_DEPTH = 50
 
 
 async def _look[T](
-    helm: Helm,
+    sessions: Sessions,
     args: InTab,
     tool: str,
     do: Callable[[Tab], Awaitable[T]],
@@ -64,7 +64,7 @@ async def _look[T](
 ) -> Done[T]:
     """Look at a page, which may be too busy to be seen."""
     limit: int = getattr(args, "timeout", LOOK_TIMEOUT_MS)
-    return await step(helm, args, tool, do, target=selector or "", look=False, within_ms=limit)
+    return await step(sessions, args, tool, do, target=selector or "", look=False, within_ms=limit)
 
 
 class Screenshot(InTab):
@@ -96,16 +96,16 @@ class Pictured(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Look", args={}),),
 )
-async def screenshot(args: Screenshot, helm: Helm) -> Pictured:
+async def screenshot(args: Screenshot, sessions: Sessions) -> Pictured:
     """Take a picture of the page. snapshot says more for fewer tokens."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[bytes, bytes]:
         whole, part = args.full_page, args.selector or ""
         picture = await capture(tab, full_page=whole, selector=part, limit=args.timeout)
         return picture, await shrunk(tab, picture, full_page=whole, selector=part)
 
-    done = await _look(helm, args, "screenshot", do, args.selector)
+    done = await _look(sessions, args, "screenshot", do, args.selector)
     assert done.value is not None
     whole, small = done.value
     name = f"screenshot-{done.step}.unmasked.png"
@@ -146,9 +146,9 @@ class Evaluated(Acted):
     raises=STEP_FAULTS,
     examples=(Example(title="Read a value", args={"script": "document.title"}),),
 )
-async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
+async def evaluate(args: Evaluate, sessions: Sessions) -> Evaluated:
     """Run JavaScript in the page and get its value."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> Any:
         if args.selector:
@@ -170,7 +170,7 @@ async def evaluate(args: Evaluate, helm: Helm) -> Evaluated:
         return value
 
     done = await step(
-        helm, args, "evaluate", do, target=args.selector or "", look=bool(args.selector)
+        sessions, args, "evaluate", do, target=args.selector or "", look=bool(args.selector)
     )
     value = session.mask(plain(done.value))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -224,9 +224,9 @@ class Content(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Read the text", args={"as": "text", "selector": "main"}),),
 )
-async def get_content(args: GetContent, helm: Helm) -> Content:
+async def get_content(args: GetContent, sessions: Sessions) -> Content:
     """Get the page's HTML or text."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> str:
         if args.selector:
@@ -238,7 +238,7 @@ async def get_content(args: GetContent, helm: Helm) -> Content:
             return await tab.page.inner_text("body", timeout=args.timeout)
         return await tab.page.content()
 
-    done = await _look(helm, args, "getContent", do, args.selector)
+    done = await _look(sessions, args, "getContent", do, args.selector)
     whole = str(session.mask(done.value or ""))
     part = whole[args.offset : args.offset + MOST_CONTENT]
     after = args.offset + len(part)
@@ -267,7 +267,7 @@ class Existing(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Is it there?", args={"selector": "#thanks"}),),
 )
-async def exists(args: Exists, helm: Helm) -> Existing:
+async def exists(args: Exists, sessions: Sessions) -> Existing:
     """Whether an element is there, now."""
 
     async def do(tab: Tab) -> tuple[int, bool]:
@@ -277,7 +277,7 @@ async def exists(args: Exists, helm: Helm) -> Existing:
             return many, bool(many) and await found.is_visible()
         return await count(tab, by_selector(args.selector))
 
-    done = await _look(helm, args, "exists", do, args.selector)
+    done = await _look(sessions, args, "exists", do, args.selector)
     many, visible = done.value or (0, False)
     return Existing(exists=many > 0, count=many, visible=visible)
 
@@ -316,15 +316,15 @@ class Snapped(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="See the page", args={}),),
 )
-async def snapshot(args: Snapshot, helm: Helm) -> Snapped:
+async def snapshot(args: Snapshot, sessions: Sessions) -> Snapped:
     """See the page as an accessibility tree with refs to act on."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> tuple[str, str]:
         tree = await _tree(tab, args.selector, args.depth, args.timeout)
         return await _with_values(tab, tree), await tab.page.title()
 
-    done = await _look(helm, args, "snapshot", do, args.selector)
+    done = await _look(sessions, args, "snapshot", do, args.selector)
     tree, title = session.mask(list(done.value or ("", "")))
     kept, left = within_budget(tree.splitlines(), args.max_tokens)
     return Snapped(
@@ -384,14 +384,14 @@ class Found(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Find a button", args={"text": "add to cart"}),),
 )
-async def find(args: Find, helm: Helm) -> Found:
+async def find(args: Find, sessions: Sessions) -> Found:
     """Find elements by their text or role, with refs: the cheapest way to a selector."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> str:
         return await _tree(tab, None, None, args.timeout)
 
-    done = await _look(helm, args, "find", do)
+    done = await _look(sessions, args, "find", do)
     matches = matching(session.mask(done.value or ""), args.text)
     return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
 
@@ -407,14 +407,14 @@ class Printed(Result):
 
 
 @tool(E2E, effect="read", raises=STEP_FAULTS, examples=(Example(title="Print", args={}),))
-async def pdf(args: Pdf, helm: Helm) -> Printed:
+async def pdf(args: Pdf, sessions: Sessions) -> Printed:
     """Print the page to a PDF file."""
-    session = helm.find(args.session_id)
+    session = sessions.find(args.session_id)
 
     async def do(tab: Tab) -> bytes:
         return await tab.page.pdf(landscape=args.landscape, print_background=True)
 
-    done = await step(helm, args, "pdf", do, look=False)
+    done = await step(sessions, args, "pdf", do, look=False)
     name = f"page-{done.step}.unmasked.pdf"
     path = session.save(name, done.value or b"")
     return Printed(path=str(path), uri=session.uri(name), bytes=len(done.value or b""))

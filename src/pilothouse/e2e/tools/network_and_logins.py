@@ -23,7 +23,7 @@ from pilothouse.e2e.model import (
     FileNotAllowed,
     StepTimeout,
 )
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.shared import E2E, InSession
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class RuleList(Result):
         Example(title="See the rules", args={"action": "list"}),
     ),
 )
-async def route(args: Route, helm: Helm) -> RuleList:
+async def route(args: Route, sessions: Sessions) -> RuleList:
     """Mock, block, delay, fail or edit requests of all tabs. The newest matching rule wins."""
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         session.check_alive()
         routes = _routes(session)
         added, removed = "", list[str]()
@@ -297,11 +297,11 @@ class StateCounts(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Keep a login", args={"name": "admin"}),),
 )
-async def save_state(args: StateName, helm: Helm) -> StateCounts:
+async def save_state(args: StateName, sessions: Sessions) -> StateCounts:
     """Save the session's cookies and local storage by name, for loadState or startSession."""
-    file = state_file(helm.state_folder, args.name)
+    file = state_file(sessions.state_folder, args.name)
     message = f"{file} holds cookies and tokens as they are, not masked; only you can read it"
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         context = _own_context(session)
         try:
             state = await _in_time(context.storage_state(indexed_db=True))
@@ -319,10 +319,10 @@ async def save_state(args: StateName, helm: Helm) -> StateCounts:
     raises=STEP_FAULTS,
     examples=(Example(title="Log in again", args={"name": "admin"}),),
 )
-async def load_state(args: StateName, helm: Helm) -> StateCounts:
+async def load_state(args: StateName, sessions: Sessions) -> StateCounts:
     """Replace the session's cookies and local storage by saved ones; navigate afterwards."""
-    file = saved_state(helm.state_folder, args.name)
-    async with helm.using(args.session_id) as session:
+    file = saved_state(sessions.state_folder, args.name)
+    async with sessions.using(args.session_id) as session:
         context = _own_context(session)
         state = json.loads(await asyncio.to_thread(file.read_bytes))
         await _in_time(context.set_storage_state(state))

@@ -19,7 +19,7 @@ from pilothouse.e2e.model import (
     ShutdownFailed,
     UrlNotAllowed,
 )
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools import act as act_tools
 from pilothouse.e2e.tools import export as export_tools
 from pilothouse.e2e.tools import logs as log_tools
@@ -149,7 +149,7 @@ class SessionStart(Result):
         Example(title="Use an app that runs", args={"url": "http://localhost:3000"}),
     ),
 )
-async def start_session(args: StartSession, helm: Helm, progress: Progress) -> SessionStart:
+async def start_session(args: StartSession, sessions: Sessions, progress: Progress) -> SessionStart:
     """Start the app and a browser for it. Without a command, the folder says how to start it."""
     from pilothouse.e2e.app_server.start import StartRequest
 
@@ -162,7 +162,7 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
         raise InvalidInput(
             "state: your own Chrome keeps its own logins", hint="leave out state, or cdp"
         )
-    state = state_tools.saved_state(helm.state_folder, args.state) if args.state else ""
+    state = state_tools.saved_state(sessions.state_folder, args.state) if args.state else ""
     logs = args.logs
     request = StartRequest(
         services=services,
@@ -180,7 +180,7 @@ async def start_session(args: StartSession, helm: Helm, progress: Progress) -> S
     )
     said: list[str] = []
     await progress(0, 3, "starting the app and the browser")
-    session = await helm.start(request, said.append)
+    session = await sessions.start(request, said.append)
     if args.debug_port:
         said.append("Every user of this machine can drive the browser by its cdpPort.")
     if args.state:
@@ -260,10 +260,12 @@ class SessionEnd(Result):
     raises=(*FOUND, ShutdownFailed),
     examples=(Example(title="End it", args={}),),
 )
-async def end_session(args: EndSession, helm: Helm) -> SessionEnd:
+async def end_session(args: EndSession, sessions: Sessions) -> SessionEnd:
     """End a session: its browser and its server stop."""
-    session = helm.find(args.session_id)
-    report = await helm.end(session.id, stop_server=args.stop_server, remove_logs=args.remove_logs)
+    session = sessions.find(args.session_id)
+    report = await sessions.end(
+        session.id, stop_server=args.stop_server, remove_logs=args.remove_logs
+    )
     if report.get("failures"):
         raise ShutdownFailed(
             f"the session is over, but its server would not stop: {report['failures'][0]}",
@@ -298,10 +300,10 @@ class SessionStatus(Result):
     raises=FOUND,
     examples=(Example(title="How is it?", args={}),),
 )
-async def get_session_status(args: InSession, helm: Helm) -> SessionStatus:
+async def get_session_status(args: InSession, sessions: Sessions) -> SessionStatus:
     """How a session and its server are."""
-    state = helm.find(args.session_id).state  # before this call makes it ACTIVE itself
-    async with helm.using(args.session_id) as session:
+    state = sessions.find(args.session_id).state  # before this call makes it ACTIVE itself
+    async with sessions.using(args.session_id) as session:
         healths = [await server.health() for server in session.servers]
         crashed = [tab.id for tab in session.tabs.values() if tab.crashed]
         worst = "unhealthy" if crashed else "running"
@@ -354,9 +356,9 @@ class Restarted(Result):
     raises=(*FOUND, ServerStartFailed, CommandNotAllowed, UrlNotAllowed),
     examples=(Example(title="Start over", args={}),),
 )
-async def restart_server(args: RestartServer, helm: Helm) -> Restarted:
+async def restart_server(args: RestartServer, sessions: Sessions) -> Restarted:
     """Restart the app's server, and others that have ended; the browser and its tabs stay."""
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         if not session.servers:
             raise InvalidInput(
                 "this session has no server of its own", hint="start one with startSession"

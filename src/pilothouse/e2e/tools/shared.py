@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pilothouse.core.declare.fence import Story
-    from pilothouse.e2e.ports import Helm
+    from pilothouse.e2e.ports import Sessions
     from pilothouse.e2e.step import Done
     from pilothouse.e2e.tab import Tab
 
@@ -115,7 +115,7 @@ def acted(done: Done[Any], **more: Any) -> dict[str, Any]:
 
 
 async def step[T](
-    helm: Helm,
+    sessions: Sessions,
     args: InTab,
     tool: str,
     do: Callable[[Tab], Awaitable[T]],
@@ -132,7 +132,7 @@ async def step[T](
         # element, and the next step waits for this one.
         within_ms = UNTIMED_MS if limit is None else WAITS * limit + GRACE_MS
 
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         return await session.perform(
             tool,
             do,

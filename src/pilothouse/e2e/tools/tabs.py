@@ -12,7 +12,7 @@ from pilothouse.core.declare.model import Result
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.model import STEP_FAULTS
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tools.act import full_url
 from pilothouse.e2e.tools.shared import E2E, Acted, InSession, InTab, acted, step
 
@@ -61,9 +61,9 @@ class TabList(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="See them", args={}),),
 )
-async def tabs(args: Tabs, helm: Helm) -> TabList:
+async def tabs(args: Tabs, sessions: Sessions) -> TabList:
     """List, open, select or close tabs. A popup becomes a tab but never the current one."""
-    async with helm.using(args.session_id) as session:
+    async with sessions.using(args.session_id) as session:
         session.check_alive()
         if args.action == "new":
             await _open(session, args.url)
@@ -140,13 +140,13 @@ class Resize(InTab):
     raises=STEP_FAULTS,
     examples=(Example(title="A phone", args={"width": 390, "height": 844}),),
 )
-async def resize(args: Resize, helm: Helm) -> Acted:
+async def resize(args: Resize, sessions: Sessions) -> Acted:
     """Set the size of the page's viewport."""
 
     async def do(tab: Tab) -> None:
         await tab.page.set_viewport_size({"width": args.width, "height": args.height})
 
-    return Acted(**acted(await step(helm, args, "resize", do)))
+    return Acted(**acted(await step(sessions, args, "resize", do)))
 
 
 class Emulate(InTab):
@@ -179,7 +179,7 @@ class Emulate(InTab):
     raises=STEP_FAULTS,
     examples=(Example(title="Dark and slow", args={"colorScheme": "dark", "network": "slow3g"}),),
 )
-async def emulate(args: Emulate, helm: Helm) -> Acted:
+async def emulate(args: Emulate, sessions: Sessions) -> Acted:
     """Pretend: colours, motion, network, CPU, place, user agent, time zone."""
 
     async def do(tab: Tab) -> None:
@@ -203,7 +203,7 @@ async def emulate(args: Emulate, helm: Helm) -> Acted:
             await context.grant_permissions(["geolocation"])
             await context.set_geolocation({"latitude": args.latitude, "longitude": args.longitude})
 
-    return Acted(**acted(await step(helm, args, "emulate", do)))
+    return Acted(**acted(await step(sessions, args, "emulate", do)))
 
 
 def _cdp_commands(args: Emulate) -> list[tuple[str, dict[str, Any]]]:

@@ -15,7 +15,7 @@ from pilothouse.e2e.browser.elements.frames import State, by_selector, by_text, 
 from pilothouse.e2e.browser.errors import ref_of
 from pilothouse.e2e.browser.page_scripts import OVERLAY_TEXT
 from pilothouse.e2e.model import STEP_FAULTS, BuildFailed
-from pilothouse.e2e.ports import Helm
+from pilothouse.e2e.ports import Sessions
 from pilothouse.e2e.tab import NotBuilt
 from pilothouse.e2e.tools.shared import (
     DEFAULT_TIMEOUT_MS,
@@ -62,13 +62,13 @@ class WaitForSelector(Targeting):
     raises=STEP_FAULTS,
     examples=(Example(title="Wait for a toast", args={"selector": ".toast"}),),
 )
-async def wait_for_selector(args: WaitForSelector, helm: Helm) -> Acted:
+async def wait_for_selector(args: WaitForSelector, sessions: Sessions) -> Acted:
     """Wait until an element is visible, or gone."""
 
     async def do(tab: Tab) -> None:
         await _wait(tab, args.selector, args.state, args.timeout)
 
-    return Acted(**acted(await step(helm, args, "waitForSelector", do, target=args.selector)))
+    return Acted(**acted(await step(sessions, args, "waitForSelector", do, target=args.selector)))
 
 
 class WaitFor(InTab):
@@ -98,7 +98,7 @@ class Waited(Acted):
         Example(title="Wait for a rebuild", args={"hmr": True}),
     ),
 )
-async def wait_for(args: WaitFor, helm: Helm) -> Waited:
+async def wait_for(args: WaitFor, sessions: Sessions) -> Waited:
     """Wait for one or more conditions, all of them."""
     wanted = _wanted(args)
     if not wanted and not args.selector:
@@ -127,7 +127,7 @@ async def wait_for(args: WaitFor, helm: Helm) -> Waited:
             raise TimeoutError(f"{', '.join(missing)} did not come in {args.timeout} ms") from None
         return met
 
-    done = await step(helm, args, "waitFor", do, target=args.selector or "")
+    done = await step(sessions, args, "waitFor", do, target=args.selector or "")
     return Waited(**acted(done), met=done.value or {})
 
 
