@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
 from pilothouse.bookmarks.changes.change import Change, Create, Move, RemoveTree, Update
 from pilothouse.bookmarks.changes.journal import open_journal
-from tests.support.bookmark_shelf import Shelf
+from tests.support.bookmark_shelf import MemoryProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,13 +78,13 @@ def _over(tree: list[dict[str, Any]]) -> list[Change]:
 async def main(socket: str, folder: str) -> None:
     async with await anyio.connect_unix(socket) as stream:
         peer = _Peer(stream)
-        shelf = Shelf(peer, open_journal(Path(folder), peer.id))
-        await recover(shelf)
+        profile = MemoryProfile(peer, open_journal(Path(folder), peer.id))
+        await recover(profile)
         for number in count():
             if number % 3 == 2:
-                await undo(shelf)
+                await undo(profile)
             else:
-                await carry_out(shelf, "t", "s", _over(await peer.ask("getTree")))
+                await carry_out(profile, "t", "s", _over(await peer.ask("getTree")))
 
 
 if __name__ == "__main__":

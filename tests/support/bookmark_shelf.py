@@ -1,4 +1,4 @@
-"""A shelf over bookmarks in memory, with a connection that can be lost at any write."""
+"""A profile with its bookmarks in memory, with a connection that can be lost at any write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRITES = ("create", "update", "move", "remove", "removeTree")
 type Roll = tuple[int, int, int, int]
 
 
-class Shelf:
+class MemoryProfile:
     """One profile, as the tools get it."""
 
     def __init__(self, peer: Peer, journal: Journal) -> None:

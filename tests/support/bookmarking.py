@@ -12,7 +12,7 @@ from pilothouse.core.net.url_policy import Policy
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.server.call import parse_args
 from pilothouse.server.render import answer
-from tests.support.bookmark_shelf import Shelf
+from tests.support.bookmark_shelf import MemoryProfile
 from tests.support.extension_peer import ChromeError
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ class Bookmarking:
     progress: list[tuple[float, float | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._shelf = Shelf(self.chrome, Journal(self.folder / "journal.jsonl"))
+        self._profile = MemoryProfile(self.chrome, Journal(self.folder / "journal.jsonl"))
 
     @property
-    def shelves(self) -> list[Shelf]:
-        return [self._shelf] if self.is_connected else []
+    def profiles(self) -> list[MemoryProfile]:
+        return [self._profile] if self.is_connected else []
 
-    def shelf(self, profile: str | None) -> Shelf:
+    def profile(self, wanted: str | None) -> MemoryProfile:
         if not self.is_connected:
             raise ExtensionNotConnected("no Chrome is connected", hint="pilothouse pair")
-        return self._shelf
+        return self._profile
 
     def export_folder(self) -> Path:
         return self.folder

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.bookmarks.model import BookmarksChanged
-    from pilothouse.bookmarks.ports import Profiles, Shelf
+    from pilothouse.bookmarks.ports import Profile, Profiles
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.timeline.timeline import Timeline
 
@@ -33,29 +33,29 @@ class View:
     policy: Callable[[], Policy] = Policy
 
     @property
-    def shelves(self) -> list[Shelf]:
-        return [*self.link.shelves]
+    def profiles(self) -> list[Profile]:
+        return [*self.link.profiles]
 
-    def shelf(self, profile: str | None) -> Shelf:
-        shelves = self.shelves
-        if not shelves:
+    def profile(self, wanted: str | None) -> Profile:
+        profiles = self.profiles
+        if not profiles:
             raise self.link.not_connected()
-        named = [shelf for shelf in shelves if profile in (None, shelf.peer.id)]
+        named = [profile for profile in profiles if wanted in (None, profile.peer.id)]
         if not named:
-            named = [shelf for shelf in shelves if shelf.peer.name == profile]
+            named = [profile for profile in profiles if profile.peer.name == wanted]
         if len(named) == 1:
             return named[0]
-        known = [{"id": shelf.peer.id, "name": shelf.peer.name} for shelf in shelves]
+        known = [{"id": profile.peer.id, "name": profile.peer.name} for profile in profiles]
         names = ", ".join(f"{one['name']!r} ({one['id']})" for one in known)
         if named:
-            which = "are connected" if profile is None else f"are called {profile!r}"
+            which = "are connected" if wanted is None else f"are called {wanted!r}"
             raise ProfileRequired(
                 f"{len(named)} Chrome profiles {which}",
                 hint=f"pass profile with the name or id of one: {names}",
                 profiles=known,
             )
         raise ProfileNotFound(
-            f"no connected Chrome profile has the name or id {profile!r}",
+            f"no connected Chrome profile has the name or id {wanted!r}",
             hint=f"connected: {names}",
             profiles=known,
         )

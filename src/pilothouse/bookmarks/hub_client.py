@@ -55,12 +55,12 @@ class RemoteLink:
         self._guidance = guidance
         self._open_journal = open_journal
         self._journals: dict[str, Journal] = {}
-        self._shelves: list[RemoteShelf] = []
+        self._profiles: list[RemoteProfile] = []
         self._views: list[Told] = []
 
     @property
-    def shelves(self) -> list[RemoteShelf]:
-        return self._shelves if self._hub.lost is None else []
+    def profiles(self) -> list[RemoteProfile]:
+        return self._profiles if self._hub.lost is None else []
 
     def not_connected(self) -> ExtensionNotConnected:
         if self._hub.lost is not None:
@@ -82,10 +82,10 @@ class RemoteLink:
         match what:
             case "state":
                 self._guidance.learn(given["facts"])
-                known = {shelf.number: shelf for shelf in self._shelves}
-                self._shelves = [
+                known = {profile.number: profile for profile in self._profiles}
+                self._profiles = [
                     known.get(one["shelf"])
-                    or RemoteShelf(self, one["shelf"], RemotePeer(self._hub, **one))
+                    or RemoteProfile(self, one["shelf"], RemotePeer(self._hub, **one))
                     for one in given["profiles"]
                 ]
             case "changed":
@@ -115,10 +115,10 @@ class RemoteLink:
         return journal
 
     @asynccontextmanager
-    async def writing(self, shelf: int) -> AsyncIterator[None]:
+    async def writing(self, number: int) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._hub.hold("bookmarks.writing", shelf=shelf))
+                await stack.enter_async_context(self._hub.hold("bookmarks.writing", shelf=number))
             except HubLost as lost:
                 raise ConnectionLost(f"{lost.message}; nothing was done", hint=lost.hint) from None
             yield
@@ -135,10 +135,10 @@ class RemotePeer:
         self.id = id
         self.name = name
         self._hub = hub
-        self._shelf = shelf
+        self._number = shelf
 
     async def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        given = {"shelf": self._shelf, "method": method, "params": dict(params or {})}
+        given = {"shelf": self._number, "method": method, "params": dict(params or {})}
         try:
             return await self._hub.call("bookmarks.ask", **given)
         except HubLost as lost:
@@ -148,8 +148,8 @@ class RemotePeer:
             ) from None
 
 
-class RemoteShelf:
-    """Implements `ports.Shelf` over the hub, for one connection of a profile."""
+class RemoteProfile:
+    """Implements `ports.Profile` over the hub, for one connection of a profile."""
 
     def __init__(self, link: RemoteLink, number: int, peer: RemotePeer) -> None:
         self.number = number

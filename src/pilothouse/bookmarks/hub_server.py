@@ -17,7 +17,7 @@ from pilothouse.bookmarks.model import ConnectionLost
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pilothouse.bookmarks.changes.profile import Shelf
+    from pilothouse.bookmarks.changes.profile import ConnectedProfile
     from pilothouse.bookmarks.extension.server import Link
     from pilothouse.bookmarks.model import BookmarksChanged
 
@@ -32,15 +32,15 @@ class ServedLink:
         self._link = link
         self._tell = tell
         self._counted = count(1)
-        self._numbers: dict[Shelf, int] = {}
+        self._numbers: dict[ConnectedProfile, int] = {}
         self._asking: set[asyncio.Task[Any]] = set()
 
     async def call(self, method: str, given: dict[str, Any]) -> Any:
         """Raises Fault; LookupError for what there is not."""
         if method != "ask":
             raise LookupError(f"the extension link has no {method[:80]}")
-        shelf = self._shelf(given["shelf"])
-        asked = shelf.peer.ask(given["method"], given["params"])
+        profile = self._profile(given["shelf"])
+        asked = profile.peer.ask(given["method"], given["params"])
         asking = asyncio.Task(asked, loop=asyncio.get_running_loop(), eager_start=True)
         self._asking.add(asking)
         asking.add_done_callback(self._asked)
@@ -59,16 +59,16 @@ class ServedLink:
             with self._link.watched(self._say_state), self._link.view(self):
                 yield self._state()
         elif method == "writing":
-            async with self._shelf(given["shelf"]).lent(self._finish):
+            async with self._profile(given["shelf"]).lent(self._finish):
                 yield None
         else:
             raise LookupError(f"the extension link lends no {method[:80]}")
 
-    async def _finish(self, shelf: Shelf) -> None:
+    async def _finish(self, profile: ConnectedProfile) -> None:
         """The worker has died: finish what it left half done, once Chrome has done the last."""
         if self._asking:
             await asyncio.wait(self._asking)
-        await self._link.finish(shelf)
+        await self._link.finish(profile)
 
     def wanted(self) -> None:
         """A call found nobody: where the port could not be had, it is tried again."""
@@ -88,18 +88,19 @@ class ServedLink:
 
     def _state(self) -> dict[str, Any]:
         self._numbers = {
-            shelf: self._numbers.get(shelf) or next(self._counted) for shelf in self._link.shelves
+            profile: self._numbers.get(profile) or next(self._counted)
+            for profile in self._link.profiles
         }
         profiles = [
-            {"shelf": number, "id": shelf.peer.id, "name": shelf.peer.name}
-            for shelf, number in self._numbers.items()
+            {"shelf": number, "id": profile.peer.id, "name": profile.peer.name}
+            for profile, number in self._numbers.items()
         ]
         return {"profiles": profiles, "facts": self._link.facts}
 
-    def _shelf(self, number: int) -> Shelf:
-        for shelf, known in self._numbers.items():
+    def _profile(self, number: int) -> ConnectedProfile:
+        for profile, known in self._numbers.items():
             if known == number:
-                return shelf
+                return profile
         raise ConnectionLost(
             "the connection to this Chrome profile was lost before the call was sent",
             hint="nothing was done; a paired extension comes back within 30 s",

@@ -34,7 +34,7 @@ class Peer(Protocol):
         """
 
 
-class Shelf(Protocol):
+class Profile(Protocol):
     """The bookmarks of one connected profile."""
 
     @property
@@ -61,7 +61,7 @@ class Profiles(Protocol):
     """The way to all connected profiles: this process's own link, or the hub's."""
 
     @property
-    def shelves(self) -> Sequence[Shelf]: ...
+    def profiles(self) -> Sequence[Profile]: ...
 
     def not_connected(self) -> ExtensionNotConnected:
         """What a call answers that finds no profile."""
@@ -82,12 +82,12 @@ class Bookmarks(Protocol):
     policy: Callable[[], Policy]
     """Where links may be followed to."""
 
-    def shelf(self, profile: str | None) -> Shelf:
+    def profile(self, wanted: str | None) -> Profile:
         """Of the profile with this id or name; with one connected, none need be named.
 
         Raises ExtensionNotConnected, ProfileNotFound, ProfileRequired.
         """
 
     @property
-    def shelves(self) -> list[Shelf]:
+    def profiles(self) -> list[Profile]:
         """Of all profiles that are connected."""

@@ -62,8 +62,8 @@ def _bookmarks(runtime: Runtime) -> dict[str, Any]:
     from pilothouse.bookmarks.extension.server import Link
 
     link: Link | None = runtime.shared.opened(Link)
-    shelves = link.shelves if link is not None else []
-    return {"state": state, "profiles": [shelf.peer.name for shelf in shelves]}
+    profiles = link.profiles if link is not None else []
+    return {"state": state, "profiles": [profile.peer.name for profile in profiles]}
 
 
 class _Packets:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from pilothouse.bookmarks.changes.profile import Shelf
+    from pilothouse.bookmarks.changes.profile import ConnectedProfile
     from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
     from pilothouse.observe.record.store_limits import Caps
@@ -278,9 +278,9 @@ async def _link(shared: Session) -> AsyncIterator[object]:
             yield remote
         return
 
-    async def connected(shelf: Shelf) -> None:
+    async def connected(profile: ConnectedProfile) -> None:
         mark_paired(settings)
-        await recover(shelf)
+        await recover(profile)
 
     link = Link(
         server=f"pilothouse {__version__}",
@@ -298,7 +298,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
 
 
 @asynccontextmanager
-async def _bookmarks_view(session: Session) -> AsyncIterator[object]:
+async def _view(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
 
     from pilothouse.bookmarks.agent import View
@@ -402,9 +402,7 @@ def _bookmarks() -> GroupSpec:
     from pilothouse.bookmarks.ports import Bookmarks
     from pilothouse.bookmarks.tools.listing import RESOURCES, TOOLS
 
-    return GroupSpec(
-        tools=TOOLS, resources=RESOURCES, providers={Link: _link, Bookmarks: _bookmarks_view}
-    )
+    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Link: _link, Bookmarks: _view})
 
 
 def _timeline() -> GroupSpec:

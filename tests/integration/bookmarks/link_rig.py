@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.bookmarks.changes.profile import Shelf
+    from pilothouse.bookmarks.changes.profile import ConnectedProfile
     from pilothouse.core.timeline.events import Event
     from pilothouse.machine.secret_file import SecretFile
 
@@ -37,7 +37,7 @@ PATIENT = Timing(hello_s=4 * GUARD_S, close_s=1.0, answer_s=GUARD_S)
 """For tests in which nothing may end by itself on a busy machine."""
 
 
-async def nothing_to_finish(shelf: Shelf) -> None:
+async def nothing_to_finish(profile: ConnectedProfile) -> None:
     pass
 
 

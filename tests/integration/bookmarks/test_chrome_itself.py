@@ -24,7 +24,7 @@ from pilothouse.bookmarks.changes.change import (
 from pilothouse.bookmarks.changes.journal import open_journal
 from pilothouse.bookmarks.extension.chrome_errors import fault_of
 from pilothouse.bookmarks.model import EXTENSION_ID, ConnectionLost
-from tests.support.bookmark_shelf import Breaking, Shelf, possible_changes
+from tests.support.bookmark_shelf import Breaking, MemoryProfile, possible_changes
 from tests.support.chrome_bookmarks import BAR, OTHER, ROOT, ChromeBookmarks, Refused
 from tests.support.chromium import Chromium
 from tests.support.until import wait_until
@@ -230,16 +230,16 @@ async def test_what_is_done_in_a_real_chromium_and_undone_leaves_the_same_tree(
     real: Real, tmp_path: Path
 ) -> None:
     Both(real).fill(BAR, TREE)
-    shelf = Shelf(RealPeer(real), open_journal(tmp_path, "p"))
+    profile = MemoryProfile(RealPeer(real), open_journal(tmp_path, "p"))
     before = _shape(real("getTree", {})[0])
     changes = possible_changes(real("getTree", {}), ROLLS)
     assert {type(change) for change in changes} == {Create, Update, Move, Remove, RemoveTree}
-    await carry_out(shelf, "t", "s", changes)
+    await carry_out(profile, "t", "s", changes)
     after = _shape(real("getTree", {})[0])
     assert after != before
-    undone = await undo(shelf)
+    undone = await undo(profile)
     assert _shape(real("getTree", {})[0]) == before
-    await undo(shelf, undone.entry)
+    await undo(profile, undone.entry)
     assert _shape(real("getTree", {})[0]) == after
 
 
@@ -255,9 +255,9 @@ async def test_a_connection_lost_at_any_step_leaves_all_or_nothing_in_a_real_chr
         changes = possible_changes(real("getTree", {}), ROLLS)
         breaking = Breaking(RealPeer(real), step, when)
         try:
-            await carry_out(Shelf(breaking, journal), "t", "s", changes)
+            await carry_out(MemoryProfile(breaking, journal), "t", "s", changes)
         except ConnectionLost:
-            await recover(Shelf(RealPeer(real), journal))
+            await recover(MemoryProfile(RealPeer(real), journal))
         assert not journal.open_entries
         if step >= len(changes):
             assert [entry.outcome for entry in journal.entries] == [
@@ -266,5 +266,5 @@ async def test_a_connection_lost_at_any_step_leaves_all_or_nothing_in_a_real_chr
         if step > len(changes):
             return
         if journal.entries[0].outcome == "done":
-            await undo(Shelf(RealPeer(real), journal))
+            await undo(MemoryProfile(RealPeer(real), journal))
         assert _shape(real("getTree", {})[0]) == before, step

@@ -115,7 +115,7 @@ async def refused(rig: Rig, first: dict[str, Any] | str | bytes) -> tuple[int, d
         code, _ = await peer.closed()
     error: dict[str, Any] = answer["error"]
     assert error["code"] == code
-    assert rig.link.shelves == []
+    assert rig.link.profiles == []
     return code, error
 
 
@@ -123,7 +123,7 @@ async def test_the_token_lets_in_whoever_has_it(rig: Rig) -> None:
     async with dialled(rig.port) as peer:
         answer = await say_hello(peer, hello(rig.token))
         assert answer["result"] == {"server": "pilothouse 0", "heartbeatSec": 20}
-        assert [shelf.peer.name for shelf in rig.link.shelves] == ["Work"]
+        assert [profile.peer.name for profile in rig.link.profiles] == ["Work"]
         assert rig.states[-1].endswith("connected: Work")
     await until(lambda: rig.states[-1].endswith("connected: no Chrome"))
 
@@ -182,7 +182,7 @@ async def test_after_ten_wrong_tokens_nobody_new_is_looked_at_but_who_was_in_com
 ) -> None:
     async with extension(rig.port, rig.token, profile="known"):
         pass
-    await until(lambda: not rig.link.shelves)
+    await until(lambda: not rig.link.profiles)
     for number in range(MAX_FAILURES):
         code, _ = await refused(rig, hello("WRONG", profile=f"stranger-{number}"))
         assert code == 4401
@@ -191,7 +191,7 @@ async def test_after_ten_wrong_tokens_nobody_new_is_looked_at_but_who_was_in_com
         assert code == 4429
         assert 0 < error["data"]["retryAfterSec"] <= 60
     async with extension(rig.port, rig.token, profile="known"):
-        assert len(rig.link.shelves) == 1
+        assert len(rig.link.profiles) == 1
 
 
 async def test_a_new_code_ends_what_the_old_one_opened(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_new_code_ends_what_the_old_one_opened(tmp_path: Path) -> None:
         await say_hello(peer, hello(rig.token))
         rig.secret.renew()
         assert (await peer.closed())[0] == 4401
-        await until(lambda: not rig.link.shelves)
+        await until(lambda: not rig.link.profiles)
 
 
 async def test_silent_strangers_make_room_for_each_other_and_the_extension_gets_in(
@@ -216,7 +216,7 @@ async def test_silent_strangers_make_room_for_each_other_and_the_extension_gets_
                 with suppress(ConnectionError):
                     assert await reader.read() == b"", "dropped, long before its time"
         async with extension(rig.port, rig.token):
-            assert await rig.link.shelves[0].peer.ask("getTree") == {
+            assert await rig.link.profiles[0].peer.ask("getTree") == {
                 "method": "getTree",
                 "params": {},
             }
@@ -237,7 +237,7 @@ async def test_a_flood_of_foreign_connections_leaves_the_live_one_working(rig: R
             writer.close()
 
     async with extension(rig.port, rig.token):
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         async with asyncio.TaskGroup() as tasks:
             for start in range(0, FLOOD, 50):
                 batch = [tasks.create_task(flood(start + at)) for at in range(50)]
@@ -245,7 +245,7 @@ async def test_a_flood_of_foreign_connections_leaves_the_live_one_working(rig: R
                     answer = await peer.ask("get", {"ids": [str(done)]})
                     assert answer["params"] == {"ids": [str(done)]}
                     done += 1
-        assert rig.link.shelves[0].peer is peer
+        assert rig.link.profiles[0].peer is peer
     assert done >= FLOOD / 50
     assert statuses.count(403) >= FLOOD // 3
     assert PATIENT.hello_s > 5, "what was refused was not refused for being late"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.bookmarks.changes.profile import Shelf
+    from pilothouse.bookmarks.changes.profile import ConnectedProfile
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def test_a_call_is_carried_out_and_answered(rig: Rig) -> None:
     async with extension(rig.port, rig.token) as chrome:
-        peer = rig.view().view.shelf(None).peer
+        peer = rig.view().view.profile(None).peer
         answer = await peer.ask("search", {"query": "検索 🔍"})
     assert answer == {"method": "search", "params": {"query": "検索 🔍"}}
     (call,) = chrome.calls
@@ -75,7 +75,7 @@ async def test_two_profiles_with_many_calls_at_once_do_each_once_and_cross_none(
         view = rig.view().view
         asked = [(profile, str(at)) for at in range(MANY) for profile in ("a", "b")]
         answers = await asyncio.gather(
-            *(view.shelf(profile).peer.ask("remove", {"id": id}) for profile, id in asked)
+            *(view.profile(profile).peer.ask("remove", {"id": id}) for profile, id in asked)
         )
     assert answers == [f"{profile}:remove:{id}" for profile, id in asked]
     for chrome in (first, second):
@@ -89,7 +89,7 @@ async def test_what_is_asked_while_a_call_is_under_way_goes_as_one_list(
 ) -> None:
     monkeypatch.setattr("pilothouse.bookmarks.extension.peer.GATHER_S", 10 * GUARD_S)
     async with extension(rig.port, rig.token) as chrome:
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         await asyncio.gather(*(peer.ask("get", {"ids": [str(at)]}) for at in range(16)))
         await peer.ask("getTree")
     assert [call["params"].get("ids") for call in chrome.calls] == [
@@ -105,7 +105,7 @@ async def test_a_call_that_is_never_answered_holds_no_other_back(rig: Rig) -> No
         return params["ids"]
 
     async with extension(rig.port, rig.token, carry_out=but_the_first) as chrome:
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         first = asyncio.create_task(peer.ask("get", {"ids": ["0"]}))
         await until(lambda: chrome.calls)
         with anyio.fail_after(GUARD_S):
@@ -122,7 +122,7 @@ async def test_chromes_refusal_is_a_fault_with_a_hint(rig: Rig) -> None:
 
     async with extension(rig.port, rig.token, carry_out=refuse):
         with pytest.raises(BookmarkNotFound) as caught:
-            await rig.link.shelves[0].peer.ask("get", {"ids": ["7"]})
+            await rig.link.profiles[0].peer.ask("get", {"ids": ["7"]})
     assert "bookmark_search" in caught.value.hint
 
 
@@ -133,7 +133,7 @@ async def test_a_call_that_is_not_answered_ends_in_time_and_a_late_answer_is_nob
         linked(tmp_path) as rig,
         extension(rig.port, rig.token, answers=False) as chrome,
     ):
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         usual_s, peer._answer_s = peer._answer_s, 0.5
         with pytest.raises(ExtensionTimeout) as caught:
             await peer.ask("getTree")
@@ -150,12 +150,12 @@ async def test_garbage_between_answers_is_passed_over(rig: Rig) -> None:
             await chrome.send(garbage)
         await chrome.send({"jsonrpc": "2.0", "id": "1", "error": {"code": 1, "message": "x"}})
         await chrome.send({"jsonrpc": "2.0", "method": "hello", "id": 0, "params": {}})
-        assert await rig.link.shelves[0].peer.ask("getTree")
+        assert await rig.link.profiles[0].peer.ask("getTree")
 
 
 async def test_an_answer_given_twice_counts_once(rig: Rig) -> None:
     async with extension(rig.port, rig.token, answers=False) as chrome:
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         async with asyncio.TaskGroup() as tasks:
             call = tasks.create_task(peer.ask("getTree"))
             await until(lambda: chrome.calls)
@@ -175,7 +175,7 @@ async def test_a_very_large_tree_arrives_whole(rig: Rig) -> None:
         return [{"id": "0", "children": children}]
 
     async with extension(rig.port, rig.token, carry_out=grow):
-        (root,) = await rig.link.shelves[0].peer.ask("getTree")
+        (root,) = await rig.link.profiles[0].peer.ask("getTree")
     assert len(root["children"]) == LARGE_TREE
     assert root["children"][-1] == children[-1]
 
@@ -186,31 +186,31 @@ async def test_a_very_large_tree_arrives_whole(rig: Rig) -> None:
 async def test_without_a_chrome_the_error_leads_to_one(rig: Rig) -> None:
     view = rig.view().view
     with pytest.raises(ExtensionNotConnected) as caught:
-        view.shelf(None)
+        view.profile(None)
     for part in (str(rig.folder / "extension"), "chrome://extensions", "pair", str(rig.port)):
         assert part in caught.value.hint
     with pytest.raises(ExtensionNotConnected):
-        view.shelf("Work")
+        view.profile("Work")
 
 
 async def test_one_profile_needs_no_name_and_several_do(rig: Rig) -> None:
     view = rig.view().view
     async with extension(rig.port, rig.token, profile="a", name="Work"):
-        assert view.shelf(None).peer.id == "a"
+        assert view.profile(None).peer.id == "a"
         async with extension(rig.port, rig.token, profile="b", name="Home"):
             with pytest.raises(ProfileRequired) as caught:
-                view.shelf(None)
+                view.profile(None)
             assert "'Work' (a)" in caught.value.hint
             assert caught.value.details["profiles"] == [
                 {"id": "a", "name": "Work"},
                 {"id": "b", "name": "Home"},
             ]
-            assert view.shelf("Home").peer.id == view.shelf("b").peer.id == "b"
+            assert view.profile("Home").peer.id == view.profile("b").peer.id == "b"
             with pytest.raises(ProfileNotFound) as unknown:
-                view.shelf("Play")
+                view.profile("Play")
             assert "'Home' (b)" in unknown.value.hint
-        await until(lambda: len(view.shelves) == 1)
-        assert view.shelf(None).peer.id == "a"
+        await until(lambda: len(view.profiles) == 1)
+        assert view.profile(None).peer.id == "a"
 
 
 async def test_profiles_of_one_name_are_told_apart_by_their_ids(rig: Rig) -> None:
@@ -220,8 +220,8 @@ async def test_profiles_of_one_name_are_told_apart_by_their_ids(rig: Rig) -> Non
         extension(rig.port, rig.token, profile="b", name="Work"),
     ):
         with pytest.raises(ProfileRequired, match="called 'Work'"):
-            view.shelf("Work")
-        assert view.shelf("b").peer.id == "b"
+            view.profile("Work")
+        assert view.profile("b").peer.id == "b"
 
 
 # ------------------------------------------------------------------ coming and going
@@ -232,7 +232,7 @@ async def test_the_newest_socket_of_a_profile_wins_and_the_older_ones_calls_fail
 ) -> None:
     async with dialled(rig.port) as old:
         await say_hello(old, hello(rig.token))
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         calls = [asyncio.ensure_future(peer.ask("getTree")) for _ in range(20)]
         await old.socket.recv()
         async with extension(rig.port, rig.token) as new:
@@ -240,9 +240,9 @@ async def test_the_newest_socket_of_a_profile_wins_and_the_older_ones_calls_fail
             assert {type(failure) for failure in failed} == {ConnectionLost}
             assert "newer socket" in str(failed[0])
             assert (await old.closed())[0] == 4409
-            (shelf,) = rig.link.shelves
-            assert shelf.peer is not peer
-            assert await shelf.peer.ask("getTree")
+            (profile,) = rig.link.profiles
+            assert profile.peer is not peer
+            assert await profile.peer.ask("getTree")
             assert len(new.calls) == 1
             with pytest.raises(ConnectionLost, match="before getTree was sent"):
                 await peer.ask("getTree")
@@ -250,7 +250,7 @@ async def test_the_newest_socket_of_a_profile_wins_and_the_older_ones_calls_fail
 
 async def test_a_socket_that_breaks_fails_what_is_pending_and_may_come_back(rig: Rig) -> None:
     async with extension(rig.port, rig.token, answers=False) as chrome:
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         call = asyncio.ensure_future(peer.ask("remove", {"id": "7"}))
         await until(lambda: chrome.calls)
         chrome.socket.transport.abort()
@@ -258,9 +258,9 @@ async def test_a_socket_that_breaks_fails_what_is_pending_and_may_come_back(rig:
             await call
     assert "remove" in caught.value.message
     assert "look before you repeat it" in caught.value.hint
-    await until(lambda: not rig.link.shelves)
+    await until(lambda: not rig.link.profiles)
     async with extension(rig.port, rig.token):
-        assert await rig.link.shelves[0].peer.ask("getTree")
+        assert await rig.link.profiles[0].peer.ask("getTree")
 
 
 async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path: Path) -> None:
@@ -273,10 +273,10 @@ async def test_heartbeats_go_both_ways_and_whoever_is_silent_is_let_go(tmp_path:
                 await chrome.send(beat)
                 await anyio.sleep(timing.heartbeat_s)
             assert chrome.heartbeats >= 3
-            assert len(rig.link.shelves) == 1
+            assert len(rig.link.profiles) == 1
             code, why = await chrome.closed()
         assert (code, "silent" in why) == (1011, True)
-        await until(lambda: not rig.link.shelves)
+        await until(lambda: not rig.link.profiles)
 
 
 async def test_a_peer_that_no_longer_reads_is_let_go_with_its_calls(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_peer_that_no_longer_reads_is_let_go_with_its_calls(tmp_path: Pa
     async with linked(tmp_path, timing=timing) as rig, dialled(rig.port) as chrome:
         await say_hello(chrome, hello(rig.token))
         chrome.socket.transport.pause_reading()
-        peer = rig.link.shelves[0].peer
+        peer = rig.link.profiles[0].peer
         large = {"query": "x" * 1_000_000}
         calls = [peer.ask("search", large) for _ in range(30)]
         failed = await asyncio.gather(*calls, return_exceptions=True)
@@ -313,25 +313,25 @@ async def test_nothing_is_written_before_what_was_left_half_done_is_finished(
     order: list[str] = []
     may_go_on = asyncio.Event()
 
-    async def finish(shelf: Shelf) -> None:
-        async with shelf.writing():  # as it does in earnest
-            await shelf.peer.ask("getTree")
+    async def finish(profile: ConnectedProfile) -> None:
+        async with profile.writing():  # as it does in earnest
+            await profile.peer.ask("getTree")
             order.append("finishing")
             await may_go_on.wait()
             order.append("finished")
 
-    async def write(shelf: Shelf) -> None:
-        async with shelf.writing():
+    async def write(profile: ConnectedProfile) -> None:
+        async with profile.writing():
             order.append("written")
 
     async with linked(tmp_path, on_connected=finish) as rig, asyncio.TaskGroup() as tasks:
         seen = rig.view()
         # The earliest moment at which somebody can know of the profile.
-        seen.view.changed = lambda uri: tasks.create_task(write(rig.link.shelves[0]))  # type: ignore[assignment]
+        seen.view.changed = lambda uri: tasks.create_task(write(rig.link.profiles[0]))  # type: ignore[assignment]
         with rig.link.view(seen.view):
             async with extension(rig.port, rig.token):
                 await until(lambda: order)
-                peer = rig.link.shelves[0].peer
+                peer = rig.link.profiles[0].peer
                 assert await peer.ask("get", {"ids": ["1"]}), "reading need not wait"
                 may_go_on.set()
                 await until(lambda: len(order) == 3)
@@ -341,12 +341,12 @@ async def test_nothing_is_written_before_what_was_left_half_done_is_finished(
 async def test_what_cannot_be_finished_stands_in_nobodys_way(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(shelf: Shelf) -> None:
+    async def fail(profile: ConnectedProfile) -> None:
         raise RuntimeError("no way")
 
     async with linked(tmp_path, on_connected=fail) as rig, extension(rig.port, rig.token):
         with anyio.fail_after(30):
-            async with rig.link.shelves[0].writing():
+            async with rig.link.profiles[0].writing():
                 pass
     assert "could not be finished" in caplog.text
 
@@ -354,17 +354,17 @@ async def test_what_cannot_be_finished_stands_in_nobodys_way(
 async def test_changes_come_one_after_the_other_across_a_reconnect(rig: Rig) -> None:
     order: list[str] = []
 
-    async def write(shelf: Shelf, name: str) -> None:
-        async with shelf.writing():
+    async def write(profile: ConnectedProfile, name: str) -> None:
+        async with profile.writing():
             order.append(name)
 
     async with AsyncExitStack() as sockets:
         await sockets.enter_async_context(extension(rig.port, rig.token))
-        old = rig.link.shelves[0]
+        old = rig.link.profiles[0]
         async with old.writing():
             queued = asyncio.ensure_future(write(old, "queued"))
             await sockets.enter_async_context(extension(rig.port, rig.token))
-            new = rig.link.shelves[0]
+            new = rig.link.profiles[0]
             assert (new is old, new.journal is old.journal) == (False, True)
             later = asyncio.ensure_future(write(new, "later"))
             await new.peer.ask("getTree")
@@ -421,7 +421,7 @@ async def test_a_taken_port_is_named_with_its_holder_and_taken_once_it_is_free(
         async with linked(tmp_path, port=port) as rig:
             view = rig.view().view
             with pytest.raises(ExtensionNotConnected) as caught:
-                view.shelf(None)
+                view.profile(None)
             assert f"port {port} is taken by " in caught.value.message
             assert f"(pid {holder.pid})" in caught.value.message
             (state,) = rig.states
@@ -430,11 +430,11 @@ async def test_a_taken_port_is_named_with_its_holder_and_taken_once_it_is_free(
             await anyio.to_thread.run_sync(holder.wait)
             while not rig.ports:
                 with pytest.raises(ExtensionNotConnected):
-                    view.shelf(None)
+                    view.profile(None)
                 await anyio.sleep(0.01)
             assert rig.port == port
             async with extension(port, rig.token):
-                assert await view.shelf(None).peer.ask("getTree") == await echo("getTree", {})
+                assert await view.profile(None).peer.ask("getTree") == await echo("getTree", {})
 
 
 async def test_a_journal_that_cannot_be_opened_is_told_to_both_sides(tmp_path: Path) -> None:

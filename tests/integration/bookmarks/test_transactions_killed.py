@@ -19,7 +19,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from pilothouse.bookmarks.changes.apply import recover
 from pilothouse.bookmarks.changes.journal import open_journal
 from tests.support.bookmark_child import FOLDERS, is_whole
-from tests.support.bookmark_shelf import Shelf
+from tests.support.bookmark_shelf import MemoryProfile
 from tests.support.chrome_bookmarks import ChromeBookmarks
 from tests.support.rounds import ROUNDS
 
@@ -106,7 +106,7 @@ async def _check_a_copy(chrome: ChromeBookmarks, folder: Path, where: str) -> No
     copy, other = deepcopy(chrome), folder / where
     shutil.copytree(folder / "journals", other)
     journal = open_journal(other, "profile-1")
-    await recover(Shelf(copy, journal))
+    await recover(MemoryProfile(copy, journal))
     assert not journal.open_entries, where
     assert is_whole(copy.get_tree({})), f"{where}: {copy.shape()}"
     journal.close()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.changes.journal_entry import Entry, Outcome
     from pilothouse.bookmarks.changes.preview import Mark
     from pilothouse.bookmarks.model import Node
-    from pilothouse.bookmarks.ports import Shelf
+    from pilothouse.bookmarks.ports import Profile
 
     type Tell = Callable[[int, int], Awaitable[None]]
 
@@ -94,7 +94,7 @@ class Done:
 
 
 async def carry_out(
-    shelf: Shelf,
+    profile: Profile,
     tool: str,
     session: str,
     changes: Sequence[Change],
@@ -111,15 +111,15 @@ async def carry_out(
         Fault: of `CHANGING`. What was done before it has been taken back, or the message says
             that this is still to come.
     """
-    async with _writing(shelf):
+    async with _writing(profile):
         if expected:
-            _must_be_same(differing(await shelf.peer.ask("getTree"), expected))
-        entry = shelf.journal.begin(tool, session, len(changes))
-        return await _carry_out(shelf, entry, changes, tell)
+            _must_be_same(differing(await profile.peer.ask("getTree"), expected))
+        entry = profile.journal.begin(tool, session, len(changes))
+        return await _carry_out(profile, entry, changes, tell)
 
 
 async def undo(
-    shelf: Shelf,
+    profile: Profile,
     entry_id: str | None = None,
     *,
     session: str = "",
@@ -136,10 +136,10 @@ async def undo(
         ChangedMeanwhile: others changed it since; nothing was done.
         Fault: of `CHANGING`, as for `carry_out`.
     """
-    async with _writing(shelf):
-        journal = shelf.journal
+    async with _writing(profile):
+        journal = profile.journal
         undone = journal.undoable(entry_id, session)
-        tree = await shelf.peer.ask("getTree")
+        tree = await profile.peer.ask("getTree")
         turns = way_back(Draft(tree), undone, journal.current, force=True)
         found = [one for turn in turns for one in turn.differing]
         if not force:
@@ -147,14 +147,14 @@ async def undo(
             _must_be_same([one.told for one in found], _FORCE if can_force else _STAYS)
         changes = gathered(tree, [change for turn in turns for change in turn.changes])
         entry = journal.begin(tool, session, len(changes), undone.id)
-        done = await _carry_out(shelf, entry, changes)
+        done = await _carry_out(profile, entry, changes)
         left = [str(one) for one in found if one.blocks]
         return Done(
             done.entry, done.nodes, done.id_map, undone.id, left, summary(undone), undone.session
         )
 
 
-async def recover(shelf: Shelf) -> list[Entry]:
+async def recover(profile: Profile) -> list[Entry]:
     """Settle what an earlier connection or process left open; what could be settled.
 
     Losing the connection again is no failure: it is tried once more with the next one, and
@@ -162,61 +162,61 @@ async def recover(shelf: Shelf) -> list[Entry]:
     """
     waiting: list[Entry] = []
     with suppress(Fault):
-        shelf.journal.catch_up()
-        waiting = shelf.journal.open_entries
+        profile.journal.catch_up()
+        waiting = profile.journal.open_entries
         if waiting:
-            async with _writing(shelf):
+            async with _writing(profile):
                 pass
     return [entry for entry in waiting if entry.outcome]
 
 
 @asynccontextmanager
-async def _writing(shelf: Shelf) -> AsyncIterator[None]:
+async def _writing(profile: Profile) -> AsyncIterator[None]:
     """The bookmarks for one change alone, with nothing left open by an earlier one."""
-    async with shelf.writing():
+    async with profile.writing():
         # Whoever gives up waiting must not leave half of it behind.
         with anyio.CancelScope(shield=True):
-            shelf.journal.catch_up()
-            for entry in shelf.journal.open_entries:
-                await _settle(shelf, entry)
+            profile.journal.catch_up()
+            for entry in profile.journal.open_entries:
+                await _settle(profile, entry)
             yield
 
 
 async def _carry_out(
-    shelf: Shelf, entry: Entry, changes: Sequence[Change], tell: Tell | None = None
+    profile: Profile, entry: Entry, changes: Sequence[Change], tell: Tell | None = None
 ) -> Done:
     if not changes:
         return Done("", [])
     nodes: list[Node | None] = []
     for number, change in enumerate(changes, 1):
-        named = renamed(change, lambda id: _named(shelf, entry, id, nodes))
+        named = renamed(change, lambda id: _named(profile, entry, id, nodes))
         try:
             is_last = number == len(changes)
-            nodes.append(await _step(shelf, entry, named, ends="done" if is_last else ""))
+            nodes.append(await _step(profile, entry, named, ends="done" if is_last else ""))
         except _BROKEN as fault:
             raise _unsettled(fault, entry, number) from fault
         except Fault as fault:
-            raise await _given_up(shelf, entry, fault, number) from None
+            raise await _given_up(profile, entry, fault, number) from None
         if tell is not None:
             await tell(number, len(changes))
     return Done(entry.id, nodes, entry.id_map)
 
 
-def _named(shelf: Shelf, entry: Entry, id: str, nodes: Sequence[Node | None]) -> str:
+def _named(profile: Profile, entry: Entry, id: str, nodes: Sequence[Node | None]) -> str:
     """The real id of a node that an earlier change made or brought back."""
     number = reference(id)
     made = nodes[number - 1] if number is not None and number <= len(nodes) else None
     if made is not None:
         return str(made["id"])
-    return shelf.journal.current(id) if entry.undoes else id
+    return profile.journal.current(id) if entry.undoes else id
 
 
 async def _step(
-    shelf: Shelf, entry: Entry, change: Change, *, back: int | None = None, ends: Outcome = ""
+    profile: Profile, entry: Entry, change: Change, *, back: int | None = None, ends: Outcome = ""
 ) -> Node | None:
     """One call of Chrome's: read what it touches, write that down, make it, write that down."""
-    peer, journal = shelf.peer, shelf.journal
-    was = await _before(shelf, change)
+    peer, journal = profile.peer, profile.journal
+    was = await _before(profile, change)
     number = journal.step(entry, change, was, back)
     try:
         made: Node | None = await peer.ask(method_of(change), params_of(change))
@@ -229,15 +229,15 @@ async def _step(
     return made
 
 
-async def _before(shelf: Shelf, change: Change) -> Node | None:
+async def _before(profile: Profile, change: Change) -> Node | None:
     """What has to be known of a node to take the change back; of a new one nothing has."""
     if isinstance(change, Create):
         return None
     try:
         if isinstance(change, RemoveTree):
-            nodes = await shelf.peer.ask("getSubTree", {"id": change.id})
+            nodes = await profile.peer.ask("getSubTree", {"id": change.id})
         else:
-            nodes = await shelf.peer.ask("get", {"ids": [change.id]})
+            nodes = await profile.peer.ask("get", {"ids": [change.id]})
     except BookmarkNotFound as fault:
         fault.details.setdefault("id", change.id)
         raise
@@ -245,12 +245,12 @@ async def _before(shelf: Shelf, change: Change) -> Node | None:
     return node
 
 
-async def _given_up(shelf: Shelf, entry: Entry, fault: Fault, number: int) -> Fault:
+async def _given_up(profile: Profile, entry: Entry, fault: Fault, number: int) -> Fault:
     """Take back what was done before a change failed; the fault that says so."""
     count = len(entry.done)
-    if entry.id in shelf.journal:
+    if entry.id in profile.journal:
         try:
-            await _take_back(shelf, entry)
+            await _take_back(profile, entry)
         except Fault as lost:
             return _unsettled(lost, entry, number, f"{fault.message}; then ")
     if not count:
@@ -276,11 +276,11 @@ def _unsettled(fault: Fault, entry: Entry, number: int, before: str = "") -> Fau
     )
 
 
-async def _settle(shelf: Shelf, entry: Entry) -> None:
+async def _settle(profile: Profile, entry: Entry) -> None:
     """Close an entry that was left open: it stands if all of it was done, else all goes back."""
-    journal, number = shelf.journal, entry.in_flight
+    journal, number = profile.journal, entry.in_flight
     if number is not None:
-        draft = Draft(await shelf.peer.ask("getTree"))
+        draft = Draft(await profile.peer.ask("getTree"))
         made = found_done(draft, entry.steps[number], journal.has_made)
         if made is None:
             journal.refused(entry, number)
@@ -289,15 +289,15 @@ async def _settle(shelf: Shelf, entry: Entry) -> None:
     if entry.is_whole:
         journal.end(entry, "done")
     else:
-        await _take_back(shelf, entry)
+        await _take_back(profile, entry)
 
 
-async def _take_back(shelf: Shelf, entry: Entry) -> None:
+async def _take_back(profile: Profile, entry: Entry) -> None:
     """Undo what is done of an entry; what others changed meanwhile is left to them."""
-    journal = shelf.journal
+    journal = profile.journal
     turns = []
     if entry.done:
-        draft = Draft(await shelf.peer.ask("getTree"))
+        draft = Draft(await profile.peer.ask("getTree"))
         turns = way_back(draft, entry, journal.current, force=False)
     for turn in turns:
         if turn.differing:
@@ -305,7 +305,7 @@ async def _take_back(shelf: Shelf, entry: Entry) -> None:
         for change in turn.changes:
             named = renamed(change, journal.current)
             try:
-                await _step(shelf, entry, named, back=turn.number)
+                await _step(profile, entry, named, back=turn.number)
             except (*_BROKEN, NotAvailable):
                 raise
             except Fault as fault:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pilothouse.bookmarks.changes.change import Change
     from pilothouse.bookmarks.model import Node
-    from pilothouse.bookmarks.ports import Bookmarks, Peer, Shelf
+    from pilothouse.bookmarks.ports import Bookmarks, Peer, Profile
 
 MOST_ITEMS = 1_000
 
@@ -79,7 +79,7 @@ class Writer:
 
     tool: str
     bookmarks: Bookmarks
-    shelf: Shelf
+    profile: Profile
     changes: Changes
 
     async def one[T](self, item: T, make: Make[T]) -> Node | None:
@@ -94,7 +94,7 @@ class Writer:
         """Carry out those of the items that can be, and tell of each what came of it."""
         _check_number(items)
         made = self.changes.made
-        draft = Draft(await self.shelf.peer.ask("getTree"))
+        draft = Draft(await self.profile.peer.ask("getTree"))
         results: list[int | Fault] = []
         for number, item in enumerate(items):
             start = len(made)
@@ -121,14 +121,14 @@ class Writer:
 
     async def _carry_out(self) -> list[Node | None]:
         session = self.bookmarks.session
-        return (await carry_out(self.shelf, self.tool, session, self.changes.made)).nodes
+        return (await carry_out(self.profile, self.tool, session, self.changes.made)).nodes
 
 
 def writer(
-    tool: str, bookmarks: Bookmarks, profile: str | None, *, makes_folders: bool | None = None
+    tool: str, bookmarks: Bookmarks, profile_name: str | None, *, makes_folders: bool | None = None
 ) -> Writer:
-    shelf = bookmarks.shelf(profile)
-    return Writer(tool, bookmarks, shelf, Changes(shelf.peer, bool(makes_folders)))
+    profile = bookmarks.profile(profile_name)
+    return Writer(tool, bookmarks, profile, Changes(profile.peer, bool(makes_folders)))
 
 
 def _check_number(items: Sequence[object]) -> None:

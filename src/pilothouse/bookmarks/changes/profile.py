@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.changes.journal import Journal
     from pilothouse.bookmarks.extension.peer import Peer
 
-    type OnConnected = Callable[[Shelf], Awaitable[object]]
+    type OnConnected = Callable[[ConnectedProfile], Awaitable[object]]
     """Finishes what a lost connection left half done."""
 
 
-class Shelf:
-    """Implements `ports.Shelf` for one connection; the lock and the journal outlive it."""
+class ConnectedProfile:
+    """Implements `ports.Profile` for one connection; the lock and the journal outlive it."""
 
     def __init__(self, peer: Peer, journal: Journal, lock: asyncio.Lock) -> None:
         self.peer = peer

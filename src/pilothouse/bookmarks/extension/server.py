@@ -18,7 +18,7 @@ import anyio
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from pilothouse.bookmarks.changes.profile import Shelf
+from pilothouse.bookmarks.changes.profile import ConnectedProfile
 from pilothouse.bookmarks.extension import protocol
 from pilothouse.bookmarks.extension.admission import Socket, Strangers, check_request
 from pilothouse.bookmarks.extension.guidance import HOST, Guidance
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Profile:
+class _KnownProfile:
     """What outlives a profile's connections."""
 
     journal: Journal
@@ -99,16 +99,16 @@ class Link:
         self._timing = timing
         self._numbers = count(secrets.randbelow(FIRST_IDS))
         self._strangers = Strangers()
-        self._profiles: dict[str, _Profile] = {}
-        self._shelves: dict[str, Shelf] = {}
+        self._known: dict[str, _KnownProfile] = {}
+        self._connected: dict[str, ConnectedProfile] = {}
         self._views: set[Told] = set()
         self._watchers: set[Callable[[], None]] = set()
         self._wanted = asyncio.Event()
         self._opening = asyncio.Lock()
 
     @property
-    def shelves(self) -> list[Shelf]:
-        return [shelf for shelf in self._shelves.values() if not shelf.peer.is_gone]
+    def profiles(self) -> list[ConnectedProfile]:
+        return [profile for profile in self._connected.values() if not profile.peer.is_gone]
 
     def not_connected(self) -> ExtensionNotConnected:
         """What a call answers that finds no profile."""
@@ -126,8 +126,8 @@ class Link:
         await self._wanted.wait()
 
     def close(self) -> None:
-        for profile in self._profiles.values():
-            profile.journal.close()
+        for known in self._known.values():
+            known.journal.close()
 
     @contextmanager
     def view(self, view: Told) -> Iterator[None]:
@@ -147,16 +147,16 @@ class Link:
 
     @contextmanager
     def watched(self, watcher: Callable[[], None]) -> Iterator[None]:
-        """Call `watcher` when the shelves or the facts have changed, until the block ends."""
+        """Call `watcher` when the profiles or the facts have changed, until the block ends."""
         self._watchers.add(watcher)
         try:
             yield
         finally:
             self._watchers.discard(watcher)
 
-    async def finish(self, shelf: Shelf) -> None:
-        """Finish what somebody has left half done who was lent this shelf."""
-        await self._on_connected(shelf)
+    async def finish(self, profile: ConnectedProfile) -> None:
+        """Finish what somebody has left half done who was lent this profile."""
+        await self._on_connected(profile)
 
     @asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
@@ -212,7 +212,7 @@ class Link:
     async def _converse(self, socket: Socket) -> None:
         try:
             hello = await self._admitted(socket)
-            profile = await self._profile(hello.profile_id)
+            known = await self._known_profile(hello.profile_id)
         except NotAdmitted as why:
             self._guidance.refused(why.message)
             self._say_state()
@@ -222,7 +222,7 @@ class Link:
             socket.may_say(MAX_BYTES)
             await socket.send(protocol.welcome(self._server), text=True)
             peer = Peer(socket, hello, self._numbers, self._timing.answer_s)
-            await self._keep(Shelf(peer, profile.journal, profile.lock), socket)
+            await self._keep(ConnectedProfile(peer, known.journal, known.lock), socket)
 
     async def _admitted(self, socket: Socket) -> Hello:
         """Raises NotAdmitted, ConnectionClosed."""
@@ -232,7 +232,7 @@ class Link:
         except TimeoutError:
             raise NotAdmitted(protocol.NOT_A_HELLO, "no hello came in time") from None
         # Strangers who guess lock out each other, not a profile that was let in before.
-        who = hello.profile_id if hello.profile_id in self._profiles else ""
+        who = hello.profile_id if hello.profile_id in self._known else ""
         try:
             is_paired = self._pairing.admits(hello.token, who)
         except RateLimited as fault:
@@ -250,44 +250,44 @@ class Link:
             )
         return hello
 
-    async def _profile(self, profile_id: str) -> _Profile:
+    async def _known_profile(self, profile_id: str) -> _KnownProfile:
         """Raises NotAdmitted when the profile's journal cannot be used."""
         async with self._opening:
-            if profile_id not in self._profiles:
+            if profile_id not in self._known:
                 try:
                     journal = await asyncio.to_thread(self._open_journal, profile_id)
                 except OSError as error:
                     why = f"the journal of changes cannot be opened: {error}"
                     raise NotAdmitted(protocol.TROUBLE, why) from None
-                self._profiles[profile_id] = _Profile(journal)
-        return self._profiles[profile_id]
+                self._known[profile_id] = _KnownProfile(journal)
+        return self._known[profile_id]
 
-    async def _keep(self, shelf: Shelf, socket: Socket) -> None:
+    async def _keep(self, profile: ConnectedProfile, socket: Socket) -> None:
         """Hold a paired socket until either side leaves; it takes the place of an older one."""
-        peer = shelf.peer
-        older = self._shelves.get(peer.id)
+        peer = profile.peer
+        older = self._connected.get(peer.id)
         if older is not None:
             older.peer.leave(protocol.TAKEN_OVER, "a newer socket of this profile took over")
-        self._shelves[peer.id] = shelf
+        self._connected[peer.id] = profile
         self._came_or_went(peer)
         try:
             await keep(
                 peer,
                 socket,
                 self._timing,
-                recover=lambda: shelf.recover(self._on_connected),
+                recover=lambda: profile.recover(self._on_connected),
                 is_paired=lambda: self._pairing.is_current(peer.hello.token),
                 tell=lambda happening: self._tell(peer, happening),
             )
         finally:
-            if self._shelves.get(peer.id) is shelf:
-                del self._shelves[peer.id]
+            if self._connected.get(peer.id) is profile:
+                del self._connected[peer.id]
                 self._came_or_went(peer)
 
     # What agents are told
 
     def _came_or_went(self, peer: Peer) -> None:
-        self._guidance.connected([shelf.peer.name for shelf in self.shelves])
+        self._guidance.connected([profile.peer.name for profile in self.profiles])
         self._say_state()
         if not peer.is_gone:
             for view in self._views:

@@ -98,7 +98,7 @@ class DuplicateGroups(Result):
 )
 async def bookmark_find_duplicates(args: FindDuplicates, bookmarks: Bookmarks) -> DuplicateGroups:
     """Find bookmarks of the same page."""
-    found = await bookmarks_under(bookmarks.shelf(args.profile).peer, args.folder_id)
+    found = await bookmarks_under(bookmarks.profile(args.profile).peer, args.folder_id)
     # Reading thousands of addresses takes a while; the event loop goes on meanwhile.
     groups = await to_thread.run_sync(lambda: find_duplicates(found, strict=args.strict))
     return DuplicateGroups(
@@ -167,7 +167,7 @@ async def bookmark_check_links(
 
     One request at a time per host.
     """
-    found = await bookmarks_under(bookmarks.shelf(args.profile).peer, args.folder_id)
+    found = await bookmarks_under(bookmarks.profile(args.profile).peer, args.folder_id)
     unknown: list[str] = []
     if args.ids is not None:
         there = {node["id"] for node, _ in found}

@@ -81,7 +81,7 @@ class Exported(Result):
 )
 async def bookmark_export(args: Export, bookmarks: Bookmarks) -> Exported:
     """Write bookmarks to a file."""
-    peer = bookmarks.shelf(args.profile).peer
+    peer = bookmarks.profile(args.profile).peer
     if args.folder_id is None:
         nodes = (await peer.ask("getTree"))[0].get("children") or []
     else:
@@ -148,12 +148,12 @@ class Imported(Result):
 )
 async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress) -> Imported:
     """Import bookmarks from a file, all or none of them."""
-    shelf = bookmarks.shelf(args.profile)
+    profile = bookmarks.profile(args.profile)
     saved = await _saved(args, bookmarks)
-    nodes = await shelf.peer.ask("getTree") if args.skip_existing else []
+    nodes = await profile.peer.ask("getTree") if args.skip_existing else []
     left_out: list[tuple[Saved, str]] = []
     kept = await to_thread.run_sync(lambda: _without(saved, _pages(nodes), left_out))
-    plan = Changes(shelf.peer, makes_folders=bool(args.create_folders))
+    plan = Changes(profile.peer, makes_folders=bool(args.create_folders))
     if args.parent_id is None:
         plan.made.append(Create(None, FOLDER))
         target = "$1"
@@ -176,7 +176,7 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress
                 await progress(done, total, "made")
 
     try:
-        done = await carry_out(shelf, "bookmark_import", bookmarks.session, changes, tell=tell)
+        done = await carry_out(profile, "bookmark_import", bookmarks.session, changes, tell=tell)
     except InvalidUrl as fault:
         raise _which(fault, changes) from None
     bookmarks_made = sum(one.url is not None for one in made)

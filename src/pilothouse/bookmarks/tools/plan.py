@@ -41,7 +41,7 @@ from pilothouse.core.timeline.clock import iso
 
 if TYPE_CHECKING:
     from pilothouse.bookmarks.changes.journal_entry import Entry
-    from pilothouse.bookmarks.ports import Peer, Shelf
+    from pilothouse.bookmarks.ports import Peer, Profile
     from pilothouse.core.declare.fence import Story
 
 MOST_CHANGES = 1_000
@@ -105,15 +105,15 @@ class Planned(Result):
 )
 async def bookmark_plan(args: BookmarkPlan, bookmarks: Bookmarks) -> Planned:
     """Show what changes would do, without making them; bookmark_apply makes all or none."""
-    shelf = bookmarks.shelf(args.profile)
+    profile = bookmarks.profile(args.profile)
     changes = []
     for number, asked in enumerate(args.changes, 1):
         try:
-            changes.append(await _change(asked, shelf.peer))
+            changes.append(await _change(asked, profile.peer))
         except Fault as fault:
             raise numbered(fault, number, len(args.changes)) from None
-    preview = dry_run(await shelf.peer.ask("getTree"), changes)
-    plan = shelf.journal.plans.add(bookmarks.session, changes, preview.expected)
+    preview = dry_run(await profile.peer.ask("getTree"), changes)
+    plan = profile.journal.plans.add(bookmarks.session, changes, preview.expected)
     lists = {
         name: bookmarks.redactor.texts(getattr(preview, name)[:SHOWN])
         for name in ("added", "removed", "changed", "moved")
@@ -154,8 +154,8 @@ class Applied(Result):
 )
 async def bookmark_apply(args: BookmarkApply, bookmarks: Bookmarks) -> Applied:
     """Carry out a plan: all of it, or nothing if the bookmarks changed since or a change fails."""
-    for shelf in bookmarks.shelves or [bookmarks.shelf(None)]:
-        plans = shelf.journal.plans
+    for profile in bookmarks.profiles or [bookmarks.profile(None)]:
+        plans = profile.journal.plans
         if plan := plans.find(args.plan_id, bookmarks.session):
             break
     else:
@@ -166,7 +166,7 @@ async def bookmark_apply(args: BookmarkApply, bookmarks: Bookmarks) -> Applied:
         )
     try:
         done = await carry_out(
-            shelf, "bookmark_apply", bookmarks.session, plan.changes, expected=plan.expected
+            profile, "bookmark_apply", bookmarks.session, plan.changes, expected=plan.expected
         )
     except (ConnectionLost, ExtensionTimeout) as fault:
         if "entry" in fault.details:
@@ -218,8 +218,8 @@ class Undone(Result):
 )
 async def bookmark_undo(args: BookmarkUndo, bookmarks: Bookmarks) -> Undone:
     """Undo a change, a batch or a plan; what was removed comes back with new ids and dates."""
-    shelf = _shelf_of(args, bookmarks)
-    done = await undo(shelf, args.entry, session=bookmarks.session, force=args.force)
+    profile = _profile_of(args, bookmarks)
+    done = await undo(profile, args.entry, session=bookmarks.session, force=args.force)
     undone = Undone(
         entry=done.entry,
         undone=done.undoes,
@@ -254,7 +254,7 @@ class JournalShown(Result):
 )
 async def bookmark_journal(args: BookmarkJournal, bookmarks: Bookmarks) -> JournalShown:
     """List what tools changed, and what of it can be undone."""
-    entries = bookmarks.shelf(args.profile).journal.entries
+    entries = bookmarks.profile(args.profile).journal.entries
     found = [entry for entry in entries if entry.done or not entry.outcome]
     shown = [_told(entry, bookmarks.session) for entry in found[: -args.limit - 1 : -1]]
     return JournalShown(entries=bookmarks.redactor.texts(shown), total=len(found))
@@ -274,25 +274,25 @@ def _told(entry: Entry, session: str) -> dict[str, Any]:
     return {**told, **{name: value for name, value in beside.items() if value}}
 
 
-def _shelf_of(args: BookmarkUndo, bookmarks: Bookmarks) -> Shelf:
+def _profile_of(args: BookmarkUndo, bookmarks: Bookmarks) -> Profile:
     """Return the profile of the entry, which without one is the last change of any profile."""
-    shelves = bookmarks.shelves
-    if args.profile is not None or len(shelves) < 2:
-        return bookmarks.shelf(args.profile)
+    profiles = bookmarks.profiles
+    if args.profile is not None or len(profiles) < 2:
+        return bookmarks.profile(args.profile)
     if args.entry is not None:
-        holding = [shelf for shelf in shelves if args.entry in shelf.journal]
-        return holding[0] if holding else bookmarks.shelf(None)
+        holding = [profile for profile in profiles if args.entry in profile.journal]
+        return holding[0] if holding else bookmarks.profile(None)
     last: list[tuple[bool, float, int]] = []
-    for place, shelf in enumerate(shelves):
+    for place, profile in enumerate(profiles):
         with suppress(NothingToUndo):
-            entry = shelf.journal.undoable(None, bookmarks.session)
+            entry = profile.journal.undoable(None, bookmarks.session)
             last.append((entry.session == bookmarks.session, entry.at, place))
     if not last:
         raise NothingToUndo(
             "there is nothing to undo in any profile",
             hint="bookmark_journal lists what was done, by whom",
         )
-    return shelves[max(last)[2]]
+    return profiles[max(last)[2]]
 
 
 async def _change(asked: PlannedChange, peer: Peer) -> Change:

@@ -38,7 +38,7 @@ class Get(Asking):
 )
 async def bookmark_get(args: Get, bookmarks: Bookmarks) -> Nodes:
     """Get a bookmark or folder."""
-    peer = bookmarks.shelf(args.profile).peer
+    peer = bookmarks.profile(args.profile).peer
     found = await peer.ask("get", {"ids": [await find(peer, args.id)]})
     return _shown(found, bookmarks.redactor)
 
@@ -62,7 +62,7 @@ class GetTree(Asking):
 )
 async def bookmark_get_tree(args: GetTree, bookmarks: Bookmarks) -> Nodes:
     """Get the tree."""
-    peer = bookmarks.shelf(args.profile).peer
+    peer = bookmarks.profile(args.profile).peer
     if args.folder_id is None:
         nodes = await peer.ask("getTree")
     else:
@@ -100,7 +100,7 @@ class FoundNodes(Nodes):
 )
 async def bookmark_search(args: Search, bookmarks: Bookmarks) -> FoundNodes:
     """Find bookmarks."""
-    peer = bookmarks.shelf(args.profile).peer
+    peer = bookmarks.profile(args.profile).peer
     found: list[Node] = await peer.ask("search", {"query": args.query})
     shown, end = found[args.offset : args.offset + args.limit], args.offset + args.limit
     is_rest = end >= len(found)
@@ -119,12 +119,12 @@ def _shown(nodes: list[Node], redactor: Redactor) -> Nodes:
 @resource(BOOKMARKS, TREE_URI)
 async def bookmark_tree(bookmarks: Bookmarks) -> str:
     """The bookmarks of every connected profile; subscribe to hear of changes."""
-    shelves = bookmarks.shelves or [bookmarks.shelf(None)]
+    profiles = bookmarks.profiles or [bookmarks.profile(None)]
     trees: list[dict[str, Any]] = []
-    for shelf in shelves:
-        nodes = cut(await shelf.peer.ask("getTree"))
+    for profile in profiles:
+        nodes = cut(await profile.peer.ask("getTree"))
         mask(nodes, bookmarks.redactor)
-        trees.append({"profile": shelf.peer.name, "profileId": shelf.peer.id, "nodes": nodes})
+        trees.append({"profile": profile.peer.name, "profileId": profile.peer.id, "nodes": nodes})
     return visible_json({"profiles": trees})
 
 

@@ -22,7 +22,7 @@ from pilothouse.bookmarks.changes.journal import _now as journal_now
 from pilothouse.bookmarks.changes.journal_entry import Entry, lines_of
 from pilothouse.bookmarks.model import ConnectionLost, NothingToUndo
 from pilothouse.core.declare.faults import Fault, NotAvailable
-from tests.support.bookmark_shelf import WRITES, Breaking, Shelf, possible_changes
+from tests.support.bookmark_shelf import WRITES, Breaking, MemoryProfile, possible_changes
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
 from tests.support.rounds import examples
 from tests.unit.bookmarks.changes.test_change import TREE, rolls, trees
@@ -78,20 +78,20 @@ def with_journal[T](run: Any) -> Any:
 def test_what_is_done_and_undone_leaves_the_same_tree(tree: Any, chosen: Any) -> None:
     async def run(journal: Journal) -> None:
         chrome = ChromeBookmarks(tree)
-        shelf = Shelf(chrome, journal)
+        profile = MemoryProfile(chrome, journal)
         before = chrome.shape()
         changes = possible_changes(chrome.get_tree({}), chosen)
-        await carry_out(shelf, "t", "s", changes)
+        await carry_out(profile, "t", "s", changes)
         if not changes:
             return
         after = chrome.shape()
-        first = await undo(shelf, session="s")
+        first = await undo(profile, session="s")
         assert chrome.shape() == before
         if not first.entry:
             return
-        second = await undo(shelf, first.entry)
+        second = await undo(profile, first.entry)
         assert chrome.shape() == after
-        await undo(Shelf(chrome, again(journal)), second.entry)
+        await undo(MemoryProfile(chrome, again(journal)), second.entry)
         assert chrome.shape() == before
 
     with_journal(run)
@@ -104,18 +104,18 @@ def test_several_entries_are_undone_one_after_the_other_across_new_ids(
 ) -> None:
     async def run(journal: Journal) -> None:
         chrome = ChromeBookmarks(tree)
-        shelf = Shelf(chrome, journal)
+        profile = MemoryProfile(chrome, journal)
         shapes = []
         for chosen in (one, two, three):
             shapes.append(chrome.shape())
             changes = possible_changes(chrome.get_tree({}), chosen)
-            if not (await carry_out(shelf, "t", "s", changes)).entry:
+            if not (await carry_out(profile, "t", "s", changes)).entry:
                 shapes.pop()
         for shape in reversed(shapes):
-            await undo(shelf, session="s")
+            await undo(profile, session="s")
             assert chrome.shape() == shape
         with pytest.raises(NothingToUndo):
-            await undo(shelf, session="s")
+            await undo(profile, session="s")
 
     with_journal(run)
 
@@ -130,7 +130,7 @@ def test_a_step_that_fails_leaves_the_same_tree(tree: Any, chosen: Any, at: int)
         changes[at:at] = [Remove("99")]
         later = [renamed(change, _shifted(at)) for change in changes[at + 1 :]]
         with pytest.raises(Fault):
-            await carry_out(Shelf(chrome, journal), "t", "s", [*changes[: at + 1], *later])
+            await carry_out(MemoryProfile(chrome, journal), "t", "s", [*changes[: at + 1], *later])
         assert chrome.shape() == before
         assert not journal.open_entries
         assert not again(journal).open_entries
@@ -159,15 +159,15 @@ def test_a_connection_lost_twice_leaves_all_or_nothing(
         changes = possible_changes(chrome.get_tree({}), chosen)
         reference = ChromeBookmarks(tree)
         with_other = open_journal(journal._path.parent, "other")
-        await carry_out(Shelf(reference, with_other), "t", "s", changes)
+        await carry_out(MemoryProfile(reference, with_other), "t", "s", changes)
         with_other.close()
         breaking = Breaking(chrome, at, when)
         try:
-            await carry_out(Shelf(breaking, journal), "t", "s", changes)
+            await carry_out(MemoryProfile(breaking, journal), "t", "s", changes)
         except ConnectionLost:
-            await recover(Shelf(Breaking(chrome, then, when), again(journal)))
+            await recover(MemoryProfile(Breaking(chrome, then, when), again(journal)))
             restarted = again(journal)
-            await recover(Shelf(chrome, restarted))
+            await recover(MemoryProfile(chrome, restarted))
             assert not restarted.open_entries
         assert chrome.shape() in (before, reference.shape())
 
@@ -280,11 +280,11 @@ async def test_ids_are_still_followed_when_the_entries_that_changed_them_are_gon
 ) -> None:
     chrome = ChromeBookmarks(TREE)
     small = again(journal, kept_entries=ALWAYS_KEPT)
-    shelf = Shelf(chrome, small)
+    profile = MemoryProfile(chrome, small)
     id = chrome.find("B")
     for _ in range(30):
-        removed = await carry_out(shelf, "t", "s", [Remove(chrome.find("B"))])
-        await undo(shelf, removed.entry)
+        removed = await carry_out(profile, "t", "s", [Remove(chrome.find("B"))])
+        await undo(profile, removed.entry)
     assert chrome.find("B") != id
     for one in (small, again(small, kept_entries=ALWAYS_KEPT)):
         assert len(one.entries) < 30
@@ -296,7 +296,7 @@ async def test_ids_are_still_followed_when_the_entries_that_changed_them_are_gon
 
 async def test_nothing_is_changed_that_cannot_be_written_down(journal: Journal) -> None:
     chrome = ChromeBookmarks(TREE)
-    before, shelf = chrome.shape(), Shelf(chrome, journal)
+    before, profile = chrome.shape(), MemoryProfile(chrome, journal)
     finished(journal)
     data = journal._path.read_bytes()
     # The file may grow by a part of the next line only, as on a disk that is full.
@@ -304,12 +304,12 @@ async def test_nothing_is_changed_that_cannot_be_written_down(journal: Journal) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) + 40, limits[1]))
     try:
         with pytest.raises(NotAvailable):
-            await carry_out(shelf, "t", "s", [Remove("6")])
+            await carry_out(profile, "t", "s", [Remove("6")])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert journal._path.read_bytes() == data
     assert chrome.shape() == before
-    done = await carry_out(shelf, "t", "s", [Remove("6")])
+    done = await carry_out(profile, "t", "s", [Remove("6")])
     assert again(journal).entries[-1].id == done.entry
 
 
@@ -331,7 +331,7 @@ async def test_the_last_change_of_the_session_is_undone_and_not_an_undo(journal:
 
 async def test_a_single_write_costs_one_read_at_most(journal: Journal) -> None:
     chrome = ChromeBookmarks(TREE)
-    shelf = Shelf(chrome, journal)
+    profile = MemoryProfile(chrome, journal)
     costs: list[tuple[Change, list[str]]] = [
         (Create(BAR, "x", "https://x.example/"), ["create"]),
         (Update("6", title="y"), ["get", "update"]),
@@ -342,7 +342,7 @@ async def test_a_single_write_costs_one_read_at_most(journal: Journal) -> None:
     for change, calls in costs:
         chrome.calls.clear()
         size = journal._path.stat().st_size
-        await carry_out(shelf, "t", "s", [change])
+        await carry_out(profile, "t", "s", [change])
         assert [method for method, _ in chrome.calls] == calls
         assert journal._path.stat().st_size > size
     assert set(chrome.writes()) <= set(WRITES)
@@ -358,22 +358,25 @@ async def test_a_profile_that_went_to_another_process_and_back_has_one_journal(
     journal: Journal,
 ) -> None:
     chrome = ChromeBookmarks(TREE)
-    here, there = Shelf(chrome, journal), Shelf(chrome, again(journal, kept_entries=ALWAYS_KEPT))
+    here, there = (
+        MemoryProfile(chrome, journal),
+        MemoryProfile(chrome, again(journal, kept_entries=ALWAYS_KEPT)),
+    )
     first = await carry_out(here, "t", "s", [Update("6", title="one")])
     for number in range(30):  # enough for the file to be written anew
         await carry_out(there, "t", "s", [Update("6", title=f"{number}")])
     last = await carry_out(here, "t", "s", [Update("6", title="last")])
     assert first.entry not in journal
-    for shelf in (here, there, here):
-        await undo(shelf, session="s")
+    for profile in (here, there, here):
+        await undo(profile, session="s")
     assert last.entry in journal
     assert chrome.find("27") == "6"
 
 
 async def test_a_journal_that_is_closed_writes_nowhere(journal: Journal) -> None:
     chrome = ChromeBookmarks(TREE)
-    shelf = Shelf(chrome, again(journal))
-    shelf.journal.close()
+    profile = MemoryProfile(chrome, again(journal))
+    profile.journal.close()
     with pytest.raises(NotAvailable):
-        await carry_out(shelf, "t", "s", [Update("6", title="one")])
+        await carry_out(profile, "t", "s", [Update("6", title="one")])
     assert not chrome.writes()

@@ -107,7 +107,7 @@ async def test_an_import_goes_into_a_folder_of_its_own_and_is_undone_as_one(
     (folder,) = rig.chrome.get({"ids": [answer.structured["folderId"]]})
     assert (folder["title"], folder["parentId"]) == ("Imported", OTHER)
     assert answer.structured["entry"] in answer.text
-    await undo(rig.shelf(None), answer.structured["entry"])
+    await undo(rig.profile(None), answer.structured["entry"])
     assert rig.chrome.shape() == before
 
 

@@ -26,7 +26,7 @@ from pilothouse.bookmarks.tools.plan import (
     bookmark_undo,
 )
 from pilothouse.core.declare.faults import Fault, InvalidInput
-from tests.support.bookmark_shelf import Breaking, Shelf
+from tests.support.bookmark_shelf import Breaking, MemoryProfile
 from tests.support.bookmarking import Bookmarking
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
 from tests.unit.bookmarks.changes.test_change import TREE
@@ -134,12 +134,12 @@ async def test_a_plan_of_another_session_is_not_found(agent: Bookmarking) -> Non
 async def test_a_plan_whose_connection_was_lost_midway_is_not_applied_twice(
     agent: Bookmarking, chrome: ChromeBookmarks
 ) -> None:
-    before, shelf = chrome.shape(), agent.shelf(None)
+    before, profile = chrome.shape(), agent.profile(None)
     plan = await agent.call(bookmark_plan, changes=CHANGES)
-    shelf.peer = Breaking(chrome, 3, "after")
+    profile.peer = Breaking(chrome, 3, "after")
     with pytest.raises(ConnectionLost) as caught:
         await agent.call(bookmark_apply, planId=plan["planId"])
-    shelf.peer = chrome
+    profile.peer = chrome
     with pytest.raises(PlanNotFound):
         await agent.call(bookmark_apply, planId=plan["planId"])
     assert str(caught.value.details["entry"]) in caught.value.hint
@@ -209,8 +209,8 @@ async def test_plans_and_entries_tell_by_themselves_which_profile_they_are_of(
 ) -> None:
     class Two(Bookmarking):
         @property
-        def shelves(self) -> list[Shelf]:
-            return [Shelf(other, open_journal(tmp_path, "other")), *super().shelves]
+        def profiles(self) -> list[MemoryProfile]:
+            return [MemoryProfile(other, open_journal(tmp_path, "other")), *super().profiles]
 
     other = ChromeBookmarks(TREE)
     two, before = Two(chrome, tmp_path), chrome.shape()

@@ -50,7 +50,7 @@ def rig(tmp_path: Path) -> Bookmarking:
 
 
 async def undone(rig: Bookmarking) -> Any:
-    await undo(rig.shelf(None), session=rig.session)
+    await undo(rig.profile(None), session=rig.session)
     return rig.chrome.shape()
 
 
