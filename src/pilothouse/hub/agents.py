@@ -11,7 +11,7 @@ from pilothouse.ipc.rpc import LineLost, ServiceBroke
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.hub.services.server import Guest, Services
+    from pilothouse.hub.services.server import Services, WorkerPeer
     from pilothouse.hub.state import Hub, Seat
 
 OVERVIEW_S = 2.0
@@ -44,15 +44,15 @@ class HubShowing:
         self._ended: dict[str, tuple[float, dict[str, Any]]] = {}
 
     async def overview(self) -> dict[str, Any]:
-        guests = self._services.guests()
-        told = await asyncio.gather(*(self._ask_agents(guest) for guest in guests.values()))
-        self._last = dict(zip(guests, told, strict=True))
+        peers = self._services.peers()
+        told = await asyncio.gather(*(self._ask_agents(guest) for guest in peers.values()))
+        self._last = dict(zip(peers, told, strict=True))
         listed = {one["id"]: one for seat in self._hub.seats() for one in self._agents(seat)}
         self._remember_ended(listed)
         ended = [agent for _, agent in self._ended.values()]
         return {**self._frame(), "sessions": [*listed.values(), *ended]}
 
-    async def _ask_agents(self, guest: Guest) -> list[dict[str, Any]]:
+    async def _ask_agents(self, guest: WorkerPeer) -> list[dict[str, Any]]:
         try:
             async with asyncio.timeout(OVERVIEW_S):
                 told: list[dict[str, Any]] = await guest.show("agents")
@@ -101,7 +101,7 @@ class HubShowing:
 
     async def _ask(self, agent: str, what: str, **given: Any) -> Any:
         worker, _, part = agent.partition(PART)
-        guest = self._services.guests().get(worker)
+        guest = self._services.peers().get(worker)
         if guest is None:
             raise no_such_agent(agent)
         try:

@@ -177,8 +177,8 @@ async def test_a_worker_whose_hub_goes_says_so_from_then_on(rig: Rig) -> None:
     ann = await rig.agent()
     await ann.call("get_config", access_token=rig.token)
     await ann.fault("bookmark_get", id="1")
-    for guest in list(rig.services._guests):
-        guest._line.close("the hub has ended")
+    for peer in list(rig.services._peers):
+        peer._line.close("the hub has ended")
 
     async def is_lost() -> bool:
         return "hub" in (await ann.call("status"))["services"]

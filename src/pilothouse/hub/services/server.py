@@ -51,7 +51,7 @@ async def open_services(runtime: Runtime, path: Path) -> AsyncIterator[Services]
         else:
             runtime.log.error("service_failed", error, do=do)
 
-    async with open_service_door(path, lambda line: Guest(services, line), report):
+    async with open_service_door(path, lambda line: WorkerPeer(services, line), report):
         try:
             yield services
         finally:
@@ -63,7 +63,7 @@ class Services:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._guests: dict[Guest, None] = {}
+        self._peers: dict[WorkerPeer, None] = {}
         """In the order in which they came."""
         self._releasing: set[asyncio.Task[None]] = set()
 
@@ -73,28 +73,28 @@ class Services:
 
     def __len__(self) -> int:
         """How many workers have joined."""
-        return len(self._guests)
+        return len(self._peers)
 
-    def came(self, guest: Guest) -> None:
-        self._guests[guest] = None
+    def came(self, peer: WorkerPeer) -> None:
+        self._peers[peer] = None
 
-    def went(self, guest: Guest) -> None:
-        self._guests.pop(guest, None)
+    def went(self, peer: WorkerPeer) -> None:
+        self._peers.pop(peer, None)
         self.listeners_changed()
 
-    def ports_for(self, guest: Guest) -> dict[str, Any]:
+    def ports_for(self, peer: WorkerPeer) -> dict[str, Any]:
         """What a worker must know of the others."""
         runtime = self.runtime
         return {
-            "foreign": sorted(runtime.debug_ports.foreign(guest.session)),
-            "listeners": sorted(runtime.listeners - guest.listeners),
+            "foreign": sorted(runtime.debug_ports.foreign(peer.session)),
+            "listeners": sorted(runtime.listeners - peer.listeners),
             "services": dict(runtime.services),
             "paired": runtime.paired,
         }
 
     def listeners_changed(self) -> None:
         """Of some worker."""
-        self.runtime.listeners.learn(port for guest in self._guests for port in guest.listeners)
+        self.runtime.listeners.learn(port for peer in self._peers for port in peer.listeners)
         self.announce()
 
     def release_when_closed(self, claims: dict[str, int]) -> None:
@@ -112,23 +112,23 @@ class Services:
 
     def announce(self) -> None:
         """Tell every worker of the others."""
-        for guest in self._guests:
-            guest.tell_ports()
+        for peer in self._peers:
+            peer.tell_ports()
 
-    def guests(self) -> dict[str, Guest]:
+    def peers(self) -> dict[str, WorkerPeer]:
         """Workers by their sessions; of two, while one replaces the other, the newer one."""
-        return {guest.session: guest for guest in self._guests}
+        return {peer.session: peer for peer in self._peers}
 
     async def have_learnt(self) -> None:
         """The same, and wait until they know it."""
-        await asyncio.gather(*(guest.learn() for guest in self._guests))
+        await asyncio.gather(*(peer.learn() for peer in self._peers))
 
     async def have_counted(self) -> None:
         """Take what all workers have counted."""
-        await asyncio.gather(*(guest.count() for guest in self._guests))
+        await asyncio.gather(*(peer.count() for peer in self._peers))
 
 
-class Guest:
+class WorkerPeer:
     """One worker: implements `Served`."""
 
     def __init__(self, services: Services, line: Line) -> None:

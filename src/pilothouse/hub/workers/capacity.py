@@ -31,7 +31,7 @@ class Limits:
     queue_s: float = QUEUE_S
 
 
-class Guest(Protocol):
+class Claimant(Protocol):
     """Who takes a place."""
 
     memory: int
@@ -45,8 +45,8 @@ class Room:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._guests: set[Guest] = set()
-        self._queue: dict[Guest, asyncio.Future[None]] = {}
+        self._claimants: set[Claimant] = set()
+        self._queue: dict[Claimant, asyncio.Future[None]] = {}
 
     def __len__(self) -> int:
         """How many wait."""
@@ -54,39 +54,39 @@ class Room:
 
     @property
     def memory(self) -> int:
-        return sum(guest.memory for guest in self._guests)
+        return sum(claimant.memory for claimant in self._claimants)
 
-    def ask(self, guest: Guest) -> None:
+    def ask(self, claimant: Claimant) -> None:
         """Get a place, or one in the queue. Raises TooBusy when that is full."""
         if len(self._queue) >= QUEUE:
             raise self._busy(f"and {QUEUE} calls wait for one already")
-        self._queue[guest] = asyncio.get_running_loop().create_future()
+        self._queue[claimant] = asyncio.get_running_loop().create_future()
         self.give()
 
-    async def wait(self, guest: Guest) -> None:
-        """Until the guest has the place that it asked for. Raises TooBusy after a while."""
-        if guest.has_place:
+    async def wait(self, claimant: Claimant) -> None:
+        """Until the claimant has the place that it asked for. Raises TooBusy after a while."""
+        if claimant.has_place:
             return
         try:
             async with asyncio.timeout(self._limits.queue_s):
-                await self._queue[guest]
+                await self._queue[claimant]
         except TimeoutError:
             raise self._busy(f"and none got free in {self._limits.queue_s:g} s") from None
 
-    def leave(self, guest: Guest) -> None:
-        """The guest wants neither its place nor to wait for one any more."""
-        self._queue.pop(guest, None)
-        self._guests.discard(guest)
-        guest.has_place = False
+    def leave(self, claimant: Claimant) -> None:
+        """The claimant wants neither its place nor to wait for one any more."""
+        self._queue.pop(claimant, None)
+        self._claimants.discard(claimant)
+        claimant.has_place = False
         self.give()
 
     def give(self) -> None:
         """Let those in who waited longest, as far as there is room."""
         while self._queue and self._has_room:
-            guest, waiting = next(iter(self._queue.items()))
-            del self._queue[guest]
-            guest.has_place = True
-            self._guests.add(guest)
+            claimant, waiting = next(iter(self._queue.items()))
+            del self._queue[claimant]
+            claimant.has_place = True
+            self._claimants.add(claimant)
             if not waiting.done():
                 waiting.set_result(None)
 
@@ -98,14 +98,14 @@ class Room:
     @property
     def _has_room(self) -> bool:
         limits = self._limits
-        if len(self._guests) >= limits.workers:
+        if len(self._claimants) >= limits.workers:
             return False
         # One is always let in: a machine so small would serve nobody else.
         fits = self.memory + NEW_WORKER_BYTES <= limits.memory
-        return not limits.memory or fits or not self._guests
+        return not limits.memory or fits or not self._claimants
 
     def _busy(self, why: str) -> TooBusy:
-        if len(self._guests) >= self._limits.workers:
+        if len(self._claimants) >= self._limits.workers:
             full = f"all {self._limits.workers} workers are in use"
         else:
             full = f"workers use {self.memory >> 20} MB, of {self._limits.memory >> 20} MB allowed,"
