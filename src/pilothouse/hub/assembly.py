@@ -103,16 +103,16 @@ async def serve(plan: Plan) -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(heed_signals)
-            async with _standing(plan, over.set) as standing:
+            async with _running_hub(plan, over.set) as running:
                 plan.ready(plan.url)
                 plan.log.info("hub_ready", url=plan.url, pid=os.getpid())
                 if plan.leaves:
-                    tasks.start_soon(_leave_when_unused, plan, standing, over)
+                    tasks.start_soon(_leave_when_unused, plan, running, over)
                 await over.wait()
             tasks.cancel_scope.cancel()
 
 
-class Standing:
+class RunningHub:
     """A hub that serves."""
 
     def __init__(self, plan: Plan, runtime: Runtime, hub: Hub, control: ControlDoor) -> None:
@@ -156,7 +156,7 @@ class Standing:
 
 
 @asynccontextmanager
-async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Standing]:
+async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[RunningHub]:
     """Everything that a hub is, until the block ends; then its workers have ended too."""
     settings, log = plan.settings, plan.log.of("hub")
     templates = cache(partial(own_template, settings))
@@ -203,14 +203,14 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             registry=shared.registry,
             clock=time.time,
             about=_about(plan),
-            status=lambda: standing.status(),
-            differing=lambda wanted: standing.differing(wanted),
+            status=lambda: running.status(),
+            differing=lambda wanted: running.differing(wanted),
             stop=stop,
             report=counts.happened,
             settings={"worker_idle": settings.worker_idle},
             bridges=Bridges(folder, pool, hub.template),
         )
-        standing = Standing(plan, runtime, hub, control)
+        running = RunningHub(plan, runtime, hub, control)
         await enter(control.open_at(plan.files.socket))
 
         async def announce_pairing() -> None:
@@ -220,13 +220,13 @@ async def _standing(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Stand
             control.paired()
 
         stack.callback(asyncio.create_task(announce_pairing()).cancel)
-        sweeping = keep_swept(settings, log, standing.learn_swept)
+        sweeping = keep_swept(settings, log, running.learn_swept)
         stack.callback(asyncio.create_task(sweeping).cancel)
         server = await asyncio.get_running_loop().create_server(
             hub.door.client, sock=plan.listener, ssl=plan.tls
         )
         stack.callback(server.close)
-        yield standing
+        yield running
 
 
 def _gate(plan: Plan) -> Gate | None:
@@ -266,13 +266,13 @@ async def _warm_up(kind: Kind, log: Log) -> None:
         log.info("warm", seconds=round(time.monotonic() - began, 3))
 
 
-async def _leave_when_unused(plan: Plan, standing: Standing, over: asyncio.Event) -> None:
+async def _leave_when_unused(plan: Plan, running: RunningHub, over: asyncio.Event) -> None:
     idle_since, requests = time.monotonic(), -1
     while True:
         await asyncio.sleep(LOOK_S)
         plan.files.bound_log()
-        now, asked = time.monotonic(), standing.hub.door.requests
-        if standing.in_use or asked != requests:
+        now, asked = time.monotonic(), running.hub.door.requests
+        if running.in_use or asked != requests:
             idle_since, requests = now, asked
         elif now - idle_since >= plan.settings.hub_idle:
             plan.log.info("leaving", idle_s=round(now - idle_since))

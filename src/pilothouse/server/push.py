@@ -61,7 +61,7 @@ class Pusher:
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._topics: dict[Topic, set[Subscriber]] = {}
-        self._standing: dict[tuple[object, Topic], Subscriber] = {}
+        self._subscribers: dict[tuple[object, Topic], Subscriber] = {}
         self._clients: dict[object, Callable[[], Awaitable[None]]] = {}
         """How each 2025 client hears unasked that the list of tools has changed."""
 
@@ -94,22 +94,22 @@ class Pusher:
     ) -> None:
         """A 2025 client subscribes; doing so twice is one subscription."""
         topic = (session_id, uri)
-        if (client, topic) in self._standing:
+        if (client, topic) in self._subscribers:
             return
         subscriber = Subscriber(send)
-        self._standing[client, topic] = subscriber
+        self._subscribers[client, topic] = subscriber
         self._topics.setdefault(topic, set()).add(subscriber)
         self._tasks.start_soon(self._serve, client, topic, subscriber)
 
     def unsubscribe(self, client: object, session_id: str, uri: str) -> None:
-        subscriber = self._standing.pop((client, (session_id, uri)), None)
+        subscriber = self._subscribers.pop((client, (session_id, uri)), None)
         if subscriber is not None:
             subscriber.scope.cancel()
 
     def forget(self, client: object) -> None:
         """A 2025 client is gone, with all that it subscribed to."""
         self._clients.pop(client, None)
-        for (owner, _), subscriber in list(self._standing.items()):
+        for (owner, _), subscriber in list(self._subscribers.items()):
             if owner is client:
                 subscriber.scope.cancel()
 
@@ -120,8 +120,8 @@ class Pusher:
             pass
         finally:
             # The client may have subscribed anew meanwhile.
-            if self._standing.get((client, topic)) is subscriber:
-                del self._standing[client, topic]
+            if self._subscribers.get((client, topic)) is subscriber:
+                del self._subscribers[client, topic]
             self._drop(topic, subscriber)
 
     async def listen(

@@ -45,7 +45,7 @@ AT_ONCE = 1_000
 
 
 @dataclass(slots=True, eq=False)
-class _Standing:
+class _ActiveWatch:
     """A watch with what it takes to keep it."""
 
     watch: Watch
@@ -69,7 +69,7 @@ class Watchkeeper:
         self._vanishing = vanishing
         self._changed = changed
         self._tasks = tasks
-        self._standing: dict[str, _Standing] = {}
+        self._active: dict[str, _ActiveWatch] = {}
         self._number = 0
         self._cursor: dict[str, int] = {}
         self._stop: Callable[[], None] | None = None
@@ -79,7 +79,7 @@ class Watchkeeper:
     # The port
 
     async def add(self, when: str, condition: Condition, session_id: str | None) -> Watch:
-        if len(self._standing) >= MOST_WATCHES:
+        if len(self._active) >= MOST_WATCHES:
             raise TooManyWatches(
                 f"{MOST_WATCHES} watches stand already",
                 hint="remove one: watch with action remove and its id",
@@ -94,39 +94,39 @@ class Watchkeeper:
         self.judge()  # what is over by now is none of the new one's business
         self._number += 1
         watch = Watch(f"w{self._number}", when, condition, self._moments.clock(), session_id or "")
-        standing = _Standing(watch, Judge(condition), scope)
+        active = _ActiveWatch(watch, Judge(condition), scope)
         if isinstance(condition, Gone):
-            standing.looking = await self._tasks.start(self._look, watch, condition.selector)
-        self._standing[watch.id] = standing
+            active.looking = await self._tasks.start(self._look, watch, condition.selector)
+        self._active[watch.id] = active
         self._follow()
         self._tell(watch)
         return watch
 
     async def remove(self, watch_id: str) -> Watch:
-        standing = self._standing.pop(watch_id, None)
-        if standing is None:
-            known = ", ".join(self._standing) or "none"
+        active = self._active.pop(watch_id, None)
+        if active is None:
+            known = ", ".join(self._active) or "none"
             raise WatchNotFound(
                 f"there is no watch {watch_id[:40]!r}",
                 hint=f"watch with action list shows them (now: {known})",
                 id=watch_id[:40],
             )
-        if standing.looking is not None:
-            standing.looking.cancel()
+        if active.looking is not None:
+            active.looking.cancel()
         self._follow()
-        self._tell(standing.watch)
-        return standing.watch
+        self._tell(active.watch)
+        return active.watch
 
     def told(self, session_id: str | None = None) -> list[dict[str, Any]]:
         self.judge()
-        watches = [standing.watch for standing in self._standing.values()]
+        watches = [active.watch for active in self._active.values()]
         show = self._shower()
         return [w.told(show) for w in watches if session_id in (None, w.session_id)]
 
     def take_news(self) -> list[dict[str, Any]]:
         """What no answer has told yet, each once."""
         self.judge()
-        fired = [s.watch for s in self._standing.values() if s.watch.news.count]
+        fired = [s.watch for s in self._active.values() if s.watch.news.count]
         if not fired:
             return []
         show = self._shower()
@@ -146,7 +146,7 @@ class Watchkeeper:
     @property
     def _reads(self) -> bool:
         """Whether there is a watch that is judged by what is kept."""
-        return any(standing.looking is None for standing in self._standing.values())
+        return any(active.looking is None for active in self._active.values())
 
     def _follow(self) -> None:
         """Listen exactly as long as there is a watch to listen for."""
@@ -183,9 +183,9 @@ class Watchkeeper:
             for moment in moments:
                 self._judge(moment)
         now = self._moments.clock()
-        for standing in self._standing.values():
-            for hit in standing.judge.overdue(now):
-                self._fire(standing.watch, hit)
+        for active in self._active.values():
+            for hit in active.judge.overdue(now):
+                self._fire(active.watch, hit)
         self._set_alarm(now)
 
     def _next(self) -> list[Moment]:
@@ -194,19 +194,19 @@ class Watchkeeper:
         return reading.moments
 
     def _judge(self, moment: Moment) -> None:
-        for standing in self._standing.values():
-            if standing.scope is None or standing.scope.has(moment):
-                for hit in standing.judge.judge(moment):
-                    self._fire(standing.watch, hit)
-                if standing.watch.ends_with(moment.event):
-                    self._tell(standing.watch)
+        for active in self._active.values():
+            if active.scope is None or active.scope.has(moment):
+                for hit in active.judge.judge(moment):
+                    self._fire(active.watch, hit)
+                if active.watch.ends_with(moment.event):
+                    self._tell(active.watch)
 
     def _set_alarm(self, now: float) -> None:
         """Wake up when the next request will have waited for too long."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        due = [at for s in self._standing.values() if (at := s.judge.next_due()) is not None]
+        due = [at for s in self._active.values() if (at := s.judge.next_due()) is not None]
         if due:
             wait = max(0.0, (min(due) - now) / 1000) + SOON_S
             self._alarm = asyncio.get_running_loop().call_later(wait, self.judge)

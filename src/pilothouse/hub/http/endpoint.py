@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.net import jsonrpc
 from pilothouse.hub.http.client import NoAnswer, delete
 from pilothouse.hub.http.forward import SESSION, Forwarder
-from pilothouse.hub.http.push_stream import Standing
+from pilothouse.hub.http.push_stream import PushStreams
 from pilothouse.hub.http.replies import INVALID_REQUEST, Reply, error, error_text, result_text
 from pilothouse.hub.mcp import param_headers, revision_2026
 from pilothouse.hub.mcp import template as front
@@ -55,8 +55,8 @@ class Endpoint:
         self._templates = templates
         self._clock = clock
         self._throttle = throttle
-        self._standing = Standing(relay)
-        self._greetings = Greetings(registry, self._standing)
+        self._push_streams = PushStreams(relay)
+        self._greetings = Greetings(registry, self._push_streams)
         self._forwarder = Forwarder(registry, workers, relay, self._greetings, traffic)
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -255,7 +255,7 @@ class Endpoint:
                     return passed
             # Who was answering is gone: whoever waits for the rest must not wait for ever.
             first = error_text(None, -32603, LOST)
-        reply = await self._standing.hold(
+        reply = await self._push_streams.hold(
             call.client,
             call.head,
             record,
@@ -268,7 +268,7 @@ class Endpoint:
     async def _end(self, record: SessionRecord) -> Reply:
         await self._registry.end(record)
         self._forwarder.forget(record.key)
-        self._standing.end(record)
+        self._push_streams.end(record)
         self._bury_later(self._bury(record, self._greetings.present(record)))
         self._greetings.forget(record)
         return Reply(200, headers=(("Mcp-Session-Id", record.id),))
@@ -292,7 +292,7 @@ class Endpoint:
 
     def tools_changed(self) -> None:
         """Tell who listens and has no worker that the list of tools is another one now."""
-        self._standing.tell(TOOLS_CHANGED)
+        self._push_streams.tell(TOOLS_CHANGED)
 
     async def close(self) -> None:
         """Wait until the workers of sessions that were ended are gone."""

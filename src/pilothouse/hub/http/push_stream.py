@@ -35,8 +35,8 @@ AGAIN_S = 0.05
 _TRIES = 10
 
 
-class Standing:
-    """The standing streams of all sessions."""
+class PushStreams:
+    """The push streams of all sessions."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay

@@ -19,7 +19,7 @@ from pilothouse.hub.http.upstream import Unreachable
 from pilothouse.hub.mcp.revision_2026 import VERSION_HEADER
 
 if TYPE_CHECKING:
-    from pilothouse.hub.http.push_stream import Standing
+    from pilothouse.hub.http.push_stream import PushStreams
     from pilothouse.hub.model import SessionRecord
     from pilothouse.hub.ports import Upstream, Worker
     from pilothouse.hub.sessions.registry import Registry
@@ -43,9 +43,9 @@ class Greeting:
 class Greetings:
     """The handshakes of all sessions with their present workers."""
 
-    def __init__(self, registry: Registry, standing: Standing) -> None:
+    def __init__(self, registry: Registry, push_streams: PushStreams) -> None:
         self._registry = registry
-        self._standing = standing
+        self._push_streams = push_streams
         self._current: dict[str, Greeting] = {}
 
     async def greet(self, record: SessionRecord, worker: Worker) -> str:
@@ -96,7 +96,7 @@ class Greetings:
         had_another = bool(record.worker_sid)
         try:
             greeting.session = session = await self._introduce(record, upstream)
-            await self._standing.join(record, upstream, session)
+            await self._push_streams.join(record, upstream, session)
         except (NoAnswer, BadMessage) as error:
             raise Unreachable(f"the worker does not shake hands: {error}") from None
         record.worker_sid = session
@@ -104,7 +104,7 @@ class Greetings:
         if had_another:
             # What was there before is lost, and what there is now was never told.
             for uri in list(record.subscriptions):
-                self._standing.say(record, _updated(uri))
+                self._push_streams.say(record, _updated(uri))
         return session
 
     async def _introduce(self, record: SessionRecord, upstream: Upstream) -> str:

@@ -32,7 +32,7 @@ class WatchArgs(Args):
     session_id: SessionId = None
 
 
-class Standing(Result):
+class WatchList(Result):
     id: str = Field(default="", description="The watch that was added or removed")
     uri: str = Field(description="Resource to subscribe to")
     watches: list[dict[str, Any]] = Field(
@@ -60,7 +60,7 @@ class Standing(Result):
         Example(title="See what is watched"),
     ),
 )
-async def watch(args: WatchArgs, watches: Watches) -> Standing:
+async def watch(args: WatchArgs, watches: Watches) -> WatchList:
     """Be told when something happens, once, below the next answer whatever it is about."""
     action = args.action or ("add" if args.when is not None else "list")
     touched = ""
@@ -74,7 +74,7 @@ async def watch(args: WatchArgs, watches: Watches) -> Standing:
             raise _missing("id", "the id of a watch, such as w1")
         touched = (await watches.remove(args.id)).id
     uri = f"{WATCHES_URI}/{args.session_id}" if args.session_id else WATCHES_URI
-    return Standing(id=touched, uri=uri, watches=watches.told())
+    return WatchList(id=touched, uri=uri, watches=watches.told())
 
 
 def _missing(field: str, expected: str) -> InvalidInput:

@@ -102,7 +102,7 @@ class Bridge:
         self._session: dict[str, str] = {}
         """Headers of the session that the worker has opened."""
         self._asking: dict[object, asyncio.Task[None]] = {}
-        self._standing: asyncio.Task[None] | None = None
+        self._push_stream: asyncio.Task[None] | None = None
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         """Until the relay hangs up or the worker ends: then we hang up, and the relay asks anew."""
@@ -113,7 +113,7 @@ class Bridge:
                     await self._take(json.loads(line))
                 await self._settle()
         finally:
-            for task in [*self._asking.values(), self._standing]:
+            for task in [*self._asking.values(), self._push_stream]:
                 if task is not None:
                     task.cancel()
             if self._session:
@@ -140,8 +140,8 @@ class Bridge:
                 given_up.cancel()
             return
         await self._post(message)
-        if method == "notifications/initialized" and self._standing is None and self._session:
-            self._standing = asyncio.create_task(self._stand())
+        if method == "notifications/initialized" and self._push_stream is None and self._session:
+            self._push_stream = asyncio.create_task(self._stand())
 
     async def _ask(self, message: Message) -> None:
         try:

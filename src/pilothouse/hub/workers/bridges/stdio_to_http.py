@@ -108,7 +108,7 @@ class Talk:
         assert process.stdin is not None
         assert process.stdout is not None
         self.worker = worker
-        self.standing: Stream | None = None
+        self.push_stream: Stream | None = None
         self._answering: list[Stream] = []
         self._kept: deque[Message] = deque(maxlen=KEPT)
         self.pipe = Pipe(process.stdin, self._unasked, said.take)
@@ -122,7 +122,7 @@ class Talk:
 
     def _unasked(self, message: Message) -> None:
         """To who stands by for it, else along with an answer, else it is kept."""
-        stream = self.standing or (self._answering[-1] if self._answering else None)
+        stream = self.push_stream or (self._answering[-1] if self._answering else None)
         if stream is None:
             self._kept.append(message)
         else:
@@ -270,13 +270,13 @@ class BridgedWorker(SpawnedWorker):
     async def _stand(
         self, client: Connection, head: RequestHead, session: str, talk: Talk
     ) -> Reply | bool:
-        if talk.standing is not None:
+        if talk.push_stream is not None:
             return error(409, -32600, "Conflict: Only one SSE stream is allowed per session")
-        talk.standing = Stream(client, head, session)
-        talk.standing.open()
-        talk.give_kept(talk.standing)
+        talk.push_stream = Stream(client, head, session)
+        talk.push_stream.open()
+        talk.give_kept(talk.push_stream)
         try:
             await asyncio.shield(talk.worker.died)
         finally:
-            talk.standing = None
+            talk.push_stream = None
         return False
