@@ -30,7 +30,7 @@ from pilothouse.e2e.model import (
 )
 from pilothouse.e2e.ports import Entrance
 from pilothouse.e2e.session import CRASH, E2eSession
-from pilothouse.e2e.start import Builder, Means
+from pilothouse.e2e.start import Builder, SessionDeps
 from pilothouse.machine.held_folders import held
 
 if TYPE_CHECKING:
@@ -75,17 +75,17 @@ class _Keeper:
 class AgentSessions:
     """Implements the `Helm` port for one agent."""
 
-    def __init__(self, means: Means, tasks: TaskGroup) -> None:
-        self._means = means
+    def __init__(self, deps: SessionDeps, tasks: TaskGroup) -> None:
+        self._deps = deps
         self._tasks = tasks
-        self._engine = Engine(means.driver_environ, means.share_pipe)
+        self._engine = Engine(deps.driver_environ, deps.share_pipe)
         self._builder = Builder(
-            means, self._engine, lambda: [keeper.session for keeper in self._holding]
+            deps, self._engine, lambda: [keeper.session for keeper in self._holding]
         )
         self._keepers: dict[str, _Keeper] = {}
         self._holding: set[_Keeper] = set()
         """Also those that are still starting, or ending."""
-        self._ended = EndedSessions(means.why_swept)
+        self._ended = EndedSessions(deps.why_swept)
 
     # Finding
 
@@ -99,7 +99,7 @@ class AgentSessions:
 
     @property
     def state_folder(self) -> Path:
-        return self._means.state_folder()
+        return self._deps.state_folder()
 
     def find(self, session_id: str | None) -> E2eSession:
         """Return the session of an id; without one, the only session there is.
@@ -138,7 +138,7 @@ class AgentSessions:
 
     def mask(self, text: str) -> str:
         """Return a text as it may be shown."""
-        return str(self._means.redactor.value(text))
+        return str(self._deps.redactor.value(text))
 
     @asynccontextmanager
     async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
@@ -165,20 +165,20 @@ class AgentSessions:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         session_id = str(uuid.uuid4())
         note_session(session_id)
-        folder = self._means.make_folder(session_id)
-        means = self._means
+        folder = self._deps.make_folder(session_id)
+        deps = self._deps
         session = E2eSession(
             session_id,
-            means.clock,
+            deps.clock,
             folder,
-            _part_of(means.timeline),
-            means.recorder,
-            means.explain,
+            _part_of(deps.timeline),
+            deps.recorder,
+            deps.explain,
             records=request.records,
-            started_at=means.clock(),
-            last_activity=means.clock(),
-            idle_sec=means.settings.session_idle_sec,
-            redactor=means.redactor,
+            started_at=deps.clock(),
+            last_activity=deps.clock(),
+            idle_sec=deps.settings.session_idle_sec,
+            redactor=deps.redactor,
         )
         session.policy = lambda: self._builder.policy(session)
         session.claim = lambda url: self._builder.claim(session, url)
@@ -198,9 +198,7 @@ class AgentSessions:
         finally:
             session.running = 0
             session.touch()
-        means.timeline.emit(
-            SessionStarted(at=means.clock(), session_id=session_id, url=session.url)
-        )
+        deps.timeline.emit(SessionStarted(at=deps.clock(), session_id=session_id, url=session.url))
         return session
 
     async def _keep(
@@ -237,13 +235,13 @@ class AgentSessions:
             open_proxy(
                 lambda: self._builder.policy(session),
                 lambda refusal: session.note("refused", refusal.reason),
-                clock=self._means.clock,
+                clock=self._deps.clock,
             ) as proxy,
             self._entrance(session, request, proxy) as session.entrance,
         ):
             session.proxy = proxy
             own_ports = {proxy.port, session.entrance.port}
-            self._means.listeners.update(own_ports)
+            self._deps.listeners.update(own_ports)
             try:
                 await _unless(keeper.over, self._builder.bring_up(session, request, report))
                 self._keepers[session.id] = keeper
@@ -253,7 +251,7 @@ class AgentSessions:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._take_down(keeper)
-                self._means.listeners.difference_update(own_ports)
+                self._deps.listeners.difference_update(own_ports)
 
     @asynccontextmanager
     async def _entrance(
@@ -263,7 +261,7 @@ class AgentSessions:
         if not request.intercept:
             yield onward
             return
-        async with self._means.intercept(session.id, onward) as entrance:
+        async with self._deps.intercept(session.id, onward) as entrance:
             yield entrance
 
     # Ending
@@ -283,15 +281,15 @@ class AgentSessions:
 
     async def _take_down(self, keeper: _Keeper) -> None:
         """Browser and servers end at the same time; what fails is told, never left running."""
-        session, means = keeper.session, self._means
+        session, deps = keeper.session, self._deps
         session.ended = session.ended or "error"
         self._keepers.pop(session.id, None)
         # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
-        self._ended.add(session, means.clock())
+        self._ended.add(session, deps.clock())
         await session.close()
         stops = [self._stop(server, keeper) for server in session.servers]
         closing = _close_browser(session)
-        releasing = means.recorder.release(session.id)
+        releasing = deps.recorder.release(session.id)
         *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
         failures = [str(each) for each in stopped if isinstance(each, BaseException)]
         told = [each for each in stopped if isinstance(each, Stopped)]
@@ -302,8 +300,8 @@ class AgentSessions:
         }
         if keeper.remove_logs:
             await asyncio.to_thread(shutil.rmtree, session.folder, True)
-        means.timeline.emit(
-            SessionTerminated(at=means.clock(), session_id=session.id, reason=session.ended)
+        deps.timeline.emit(
+            SessionTerminated(at=deps.clock(), session_id=session.id, reason=session.ended)
         )
 
     async def _stop(self, server: Server, keeper: _Keeper) -> Stopped:
@@ -341,7 +339,7 @@ class AgentSessions:
 
     def sweep(self) -> list[str]:
         """Sessions that have been idle or open for too long."""
-        now, settings = self._means.clock(), self._means.settings
+        now, settings = self._deps.clock(), self._deps.settings
         due = []
         for session in self.sessions:
             if session.running or session.ended is not None:
@@ -412,10 +410,10 @@ def _part_of(whole: Timeline) -> Timeline:
 
 
 @asynccontextmanager
-async def open_sessions(means: Means) -> AsyncIterator[AgentSessions]:
+async def open_sessions(deps: SessionDeps) -> AsyncIterator[AgentSessions]:
     """The e2e sessions of an agent for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
-        sessions = AgentSessions(means, tasks)
+        sessions = AgentSessions(deps, tasks)
         tasks.start_soon(sessions.keep_swept)
         try:
             yield sessions

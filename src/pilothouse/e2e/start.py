@@ -47,7 +47,7 @@ TAIL = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class SessionDeps:
     """What sessions are made with; handed in, because it is the rest of Pilothouse."""
 
     settings: Settings
@@ -79,9 +79,9 @@ class Builder:
     """Makes sessions ready; `held` are all that there are, those that start or end included."""
 
     def __init__(
-        self, means: Means, engine: Engine, held: Callable[[], Iterable[E2eSession]]
+        self, deps: SessionDeps, engine: Engine, held: Callable[[], Iterable[E2eSession]]
     ) -> None:
-        self._means = means
+        self._deps = deps
         self._engine = engine
         self._held = held
 
@@ -89,7 +89,7 @@ class Builder:
         self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
     ) -> None:
         """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
-        means = self._means
+        deps = self._deps
         if request.browser == "webkit" and not tells_callers():
             raise BrowserLaunchFailed(
                 "webkit cannot be used here: the system does not tell whose process connects to the"
@@ -101,9 +101,9 @@ class Builder:
             session.origins[request.url] = await judged_addresses(request.url, self.policy(session))
         if request.cdp:
             request = replace(request, cdp=await self._joined(request.cdp))
-        roots = (*means.starter.roots, *await means.client_roots())
-        spawn = LoggedSpawn(means.starter.spawn, session.id)
-        starter = replace(means.starter, roots=roots, spawn=spawn)
+        roots = (*deps.starter.roots, *await deps.client_roots())
+        spawn = LoggedSpawn(deps.starter.spawn, session.id)
+        starter = replace(deps.starter, roots=roots, spawn=spawn)
         # No browser for what may not be started anyway.
         cwds = [starter.check(spec) for spec in request.services]
         _set_folders(session, starter, cwds)
@@ -133,7 +133,7 @@ class Builder:
         )
         with launch_faults(request.browser):
             context = await browser.open_context(options)
-            await means.recorder.claim(
+            await deps.recorder.claim(
                 session.id, browser.debug_port, browser.pipe, shared=browser.is_users
             )
             if "trace" in request.records:
@@ -173,13 +173,13 @@ class Builder:
     async def _joined(self, cdp: str) -> str:
         """Return where to join a browser: it must be this machine's, and not another agent's."""
         target = target_of(cdp)
-        if target.port in self._means.recorder.foreign_ports():
+        if target.port in self._deps.recorder.foreign_ports():
             raise BrowserLaunchFailed(
                 f"port {target.port} belongs to another session's browser",
                 hint="start a session of your own, without cdp",
                 cdp=cdp,
             )
-        if self._means.settings.cdp_security_localonly:
+        if self._deps.settings.cdp_security_localonly:
             found = await known_addresses(target.host)
             verdict = loopback_only(target.host.name, found)
             if not verdict.allowed:
@@ -195,7 +195,7 @@ class Builder:
         flags: tuple[str, ...] = ()
         if request.browser == "chromium":
             flags = (
-                *self._means.chromium_flags,
+                *self._deps.chromium_flags,
                 *([feature_flag()] if request.headless else []),
                 *policy_flags(entrance.port),
                 *trust_flags(entrance.trusted_key),
@@ -204,14 +204,14 @@ class Builder:
             )
         launch = Launch(
             kind=request.browser,  # type: ignore[arg-type]
-            executable=self._means.find_browser() if request.browser == "chromium" else "",
+            executable=self._deps.find_browser() if request.browser == "chromium" else "",
             headless=request.headless,
             flags=flags,
             cdp=request.cdp,
             debug_port=request.debug_port,
             folder=session.folder,
         )
-        return await self._engine.launch(launch, meanwhile=self._means.recorder.prepare)
+        return await self._engine.launch(launch, meanwhile=self._deps.recorder.prepare)
 
     async def _start_servers(
         self,
@@ -220,12 +220,12 @@ class Builder:
         request: StartRequest,
         report: Callable[[str], None],
     ) -> None:
-        means = self._means
+        deps = self._deps
 
         def on_line(service: str, stream: str, line: str) -> None:
             session.server_wrote(
                 ServerLogged(
-                    at=means.clock(),
+                    at=deps.clock(),
                     service=service,
                     stream="stderr" if stream == "stderr" else "stdout",
                     line=line,
@@ -274,7 +274,7 @@ class Builder:
         # Not as a note too: that would be told when another one runs already.
         session.timeline.emit(
             BrowserNoted(
-                at=self._means.clock(),
+                at=self._deps.clock(),
                 what="server exited",
                 detail=f"{service} with code {code}",
                 session_id=session.id,
@@ -283,11 +283,11 @@ class Builder:
 
     def policy(self, session: E2eSession, *, own: bool = True) -> Policy:
         """Where the session's browser may go; without its own servers, if `own` is False."""
-        blocked = self._means.listeners | self._means.recorder.foreign_ports()
+        blocked = self._deps.listeners | self._deps.recorder.foreign_ports()
         # No page may drive a browser: neither its own, nor that of the agent's other sessions.
         browsers = (session.browser for session in self._held())
         blocked |= {one.debug_port for one in browsers if one is not None and one.debug_port}
-        settings = self._means.settings
+        settings = self._deps.settings
         urls = [server.info.url for server in session.servers] if own else []
         # What a server prints when it is restarted is its own once it has been judged.
         origins = {url: session.origins[url] for url in urls if url in session.origins}

@@ -64,7 +64,7 @@ async def _sessions(session: Session) -> AsyncIterator[object]:
     from pilothouse.e2e.failure.dossier_page import dossier_page
     from pilothouse.e2e.failure.explain import Explainer
     from pilothouse.e2e.sessions import open_sessions
-    from pilothouse.e2e.start import Means
+    from pilothouse.e2e.start import SessionDeps
     from pilothouse.machine.child import start_child
     from pilothouse.machine.chromium.finder import find_browser, lend_ffmpeg, needs_no_sandbox
     from pilothouse.machine.chromium.pipe_launch import share_pipe
@@ -84,7 +84,7 @@ async def _sessions(session: Session) -> AsyncIterator[object]:
         folder = partial(private_folder, settings.home, os.environ, "state", "playwright")
         return {**own_environment(os.environ), **lend_ffmpeg(os.environ, folder)}
 
-    means = Means(
+    deps = SessionDeps(
         settings=settings,
         clock=session.clock,
         timeline=session.timeline,
@@ -112,7 +112,7 @@ async def _sessions(session: Session) -> AsyncIterator[object]:
         redactor=redactor,
         client_roots=client_roots,
     )
-    async with open_sessions(means) as sessions:
+    async with open_sessions(deps) as sessions:
         yield sessions
 
 
