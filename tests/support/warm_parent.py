@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 SHOP = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 600 & wait' &); sleep 601 & wait"
 
 
-def serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> int:
+def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> int:
     wish = order.settings
     if "fail" in wish:
         raise RuntimeError("the worker has no such option")
     if "hang" in wish:
         time.sleep(600)
-    asyncio.run(_serve(order, listener, bond))
+    asyncio.run(_serve(order, listener, link))
     return 7
 
 
-async def _serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> None:
+async def _serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(
@@ -66,7 +66,7 @@ async def _serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond
         writer.close()
 
     async with await asyncio.start_unix_server(answer, sock=listener):
-        bond.ready()
+        link.ready()
         await over.wait()
 
 

@@ -119,8 +119,8 @@ def _removed(folder: Path) -> bool:
     return not folder.exists()
 
 
-class Parent:
-    """The hub's end of one warm parent."""
+class ZygoteClient:
+    """The hub's end of one zygote."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Builtin:
         self._template = template
         self.report: Callable[..., None] = lambda event, **details: None
         """Is told what happens."""
-        self._parent: Parent | None = None
+        self._parent: ZygoteClient | None = None
         self._processes: list[Process] = []
         """Parents that may still run."""
         self._preparing = asyncio.Lock()
@@ -244,7 +244,7 @@ class Builtin:
         with suppress(StartFailed):
             await self.prepare()
 
-    async def _try_parent(self) -> Parent:
+    async def _try_parent(self) -> ZygoteClient:
         try:
             parent = await self._start_parent()
         except StartFailed as failed:
@@ -255,7 +255,7 @@ class Builtin:
         self._breaker.went_well(_PARENT)
         return parent
 
-    async def _start_parent(self) -> Parent:
+    async def _start_parent(self) -> ZygoteClient:
         path = self._folder / f"p{next(self._numbers)}"
         came: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
         came = asyncio.get_running_loop().create_future()
@@ -277,7 +277,7 @@ class Builtin:
             self._processes = [one for one in self._processes if not one.gone] + [process]
             async with asyncio.timeout(WARM_S):
                 link = await _before_its_end(process, came)
-                parent = Parent(process, link, self.report)
+                parent = ZygoteClient(process, link, self.report)
                 await parent.warm.wait()
             if parent.gone.is_set():
                 raise StartFailed("the parent of all workers ended while it warmed up")

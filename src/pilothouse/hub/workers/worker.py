@@ -74,7 +74,7 @@ LAST_S = 2
 """A worker whose parent has died is gone after this, whatever it does."""
 
 
-def serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> int:
+def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> int:
     """Be a worker until a signal comes."""
     # What the parent had is frozen already; see wiring/standalone.py for why the collector is
     # calmed.
@@ -83,24 +83,24 @@ def serve(order: zygote.Order, listener: socket.socket, bond: zygote.Bond) -> in
         # Of browsers and their driver alone: Python has made up its mind in the parent.
         os.environ["TMPDIR"] = order.temp
     lines = listen_at(order.socket + LINES)
-    anyio.run(_serve, order, listener, lines, bond)
+    anyio.run(_serve, order, listener, lines, link)
     return 0
 
 
 async def _serve(
-    order: zygote.Order, listener: socket.socket, lines: socket.socket, bond: zygote.Bond
+    order: zygote.Order, listener: socket.socket, lines: socket.socket, link: zygote.ZygoteLink
 ) -> None:
-    asyncio.get_running_loop().add_reader(bond.fileno(), _orphaned, bond)
+    asyncio.get_running_loop().add_reader(link.fileno(), _orphaned, link)
     # To the very end: a second signal must not cut short what the first one began.
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with _answering(unpacked(order.settings), listener, lines, order) as log:
-            bond.ready()
+            link.ready()
             log.info("worker_stopping", signal=signal.Signals(await anext(signals)).name)
 
 
-def _orphaned(bond: zygote.Bond) -> None:
+def _orphaned(link: zygote.ZygoteLink) -> None:
     # Linux has ended us by then. Elsewhere: in order first, by force soon.
-    asyncio.get_running_loop().remove_reader(bond.fileno())
+    asyncio.get_running_loop().remove_reader(link.fileno())
     signal.alarm(LAST_S)
     os.kill(os.getpid(), signal.SIGTERM)
 

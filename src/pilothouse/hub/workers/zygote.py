@@ -37,8 +37,8 @@ from pilothouse.machine.shared_pages import share_what_lives
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    type Serve = Callable[[Order, socket.socket, Bond], int]
-    """Serves on the listener until a signal or until the bond breaks; the exit code."""
+    type Serve = Callable[[Order, socket.socket, ZygoteLink], int]
+    """Serves on the listener until a signal or until the link breaks; the exit code."""
 
 LONGEST = 4 << 20
 """Of a line, in bytes."""
@@ -94,8 +94,8 @@ def _heard(line: bytes) -> dict[str, Any]:
     return word
 
 
-class Bond:
-    """A worker's tie to its parent: by it the one hears of the start, the other of the end."""
+class ZygoteLink:
+    """A worker's link to the zygote: one side learns of the start by it, the other of the end."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -119,17 +119,17 @@ class Bond:
 class _Worker:
     name: str
     pid: int
-    bond: socket.socket
+    link: socket.socket
 
 
-class Parent:
+class Zygote:
     """Forks workers, tells of their ends, and ends with them."""
 
     def __init__(self, control: socket.socket, serve: Serve) -> None:
         self._control = control
         self._serve = serve
         self._workers: dict[int, _Worker] = {}
-        self._bonds: dict[int, _Worker] = {}
+        self._links: dict[int, _Worker] = {}
         self._rest = b""
         self._leaving = False
         self._was_asked_to_leave = False
@@ -163,8 +163,8 @@ class Parent:
                 self._leave()
         elif ready == self._control.fileno():
             self._listen()
-        elif ready in self._bonds:
-            self._hear(self._bonds[ready])
+        elif ready in self._links:
+            self._hear(self._links[ready])
 
     def _listen(self) -> None:
         try:
@@ -228,7 +228,7 @@ class Parent:
         theirs.close()
         ours.setblocking(False)
         worker = _Worker(order.name, pid, ours)
-        self._workers[pid] = self._bonds[ours.fileno()] = worker
+        self._workers[pid] = self._links[ours.fileno()] = worker
         self._poll.register(ours, select.POLLIN)
         self._tell(forked=order.name, pid=pid)
 
@@ -237,7 +237,7 @@ class Parent:
     ) -> NoReturn:
         """In the fork: what belongs to the parent is let go of, and the worker never returns."""
         code = 1
-        bond = Bond(end)
+        link = ZygoteLink(end)
         try:
             die_with(parent)
             os.setpgid(0, 0)
@@ -248,14 +248,14 @@ class Parent:
             os.close(self._woken)
             os.close(self._wake)
             for sibling in self._workers.values():
-                sibling.bond.close()
+                sibling.link.close()
             _enter(order.cwd)
             gc.enable()
-            code = self._serve(order, listener, bond)
+            code = self._serve(order, listener, link)
         except FolderGone as error:
-            bond.failed(str(error))
+            link.failed(str(error))
         except BaseException as error:
-            bond.failed("".join(traceback.format_exception(error)))
+            link.failed("".join(traceback.format_exception(error)))
             traceback.print_exc()
         finally:
             with suppress(OSError, ValueError):
@@ -265,7 +265,7 @@ class Parent:
     def _hear(self, worker: _Worker) -> None:
         """A worker says one word when it serves or has failed; then its end closes."""
         try:
-            said = worker.bond.recv(_LINE)
+            said = worker.link.recv(_LINE)
         except BlockingIOError:
             return  # the event was of another whose descriptor had this number before
         except OSError:
@@ -276,7 +276,7 @@ class Parent:
             why = said.partition(_FAILED)[2].decode(errors="replace")
             self._tell(failed=worker.name, why=why)
         if not said:
-            self._forget_bond(worker)
+            self._forget_link(worker)
 
     def _bury(self) -> None:
         while self._workers:
@@ -290,14 +290,14 @@ class Parent:
             if worker is None:
                 continue
             self._hear(worker)  # its last word may not have been heard yet
-            self._forget_bond(worker)
+            self._forget_link(worker)
             self._tell(ended=worker.name, code=os.waitstatus_to_exitcode(status))
 
-    def _forget_bond(self, worker: _Worker) -> None:
-        if self._bonds.pop(worker.bond.fileno(), None):
-            self._poll.unregister(worker.bond)
+    def _forget_link(self, worker: _Worker) -> None:
+        if self._links.pop(worker.link.fileno(), None):
+            self._poll.unregister(worker.link)
         if worker.pid not in self._workers:
-            worker.bond.close()
+            worker.link.close()
 
     def _leave(self) -> None:
         self._leaving = True
@@ -319,7 +319,7 @@ def run(control: str, warm_up: Callable[[], None], serve: Serve) -> None:
     link.connect(control)
     warm_up()
     share_what_lives()
-    Parent(link, serve).run()
+    Zygote(link, serve).run()
 
 
 def die_with(parent: int) -> None:
