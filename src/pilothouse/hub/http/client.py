@@ -30,7 +30,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HttpAnswer:
     """What came back."""
 
     status: int
@@ -47,7 +47,7 @@ async def post(
     params: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
     within: float = ANSWER_S,
-) -> Told:
+) -> HttpAnswer:
     """A JSON-RPC request, or a notification by its name. Raises NoAnswer."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
     if not method.startswith("notifications/"):
@@ -55,12 +55,14 @@ async def post(
     return await _exchange(upstream, "POST", upstream.endpoint, headers, message, within)
 
 
-async def get(upstream: Upstream, path: str, within: float = ANSWER_S) -> Told:
+async def get(upstream: Upstream, path: str, within: float = ANSWER_S) -> HttpAnswer:
     """Raises NoAnswer."""
     return await _exchange(upstream, "GET", path, None, None, within)
 
 
-async def delete(upstream: Upstream, headers: Mapping[str, str], within: float = ANSWER_S) -> Told:
+async def delete(
+    upstream: Upstream, headers: Mapping[str, str], within: float = ANSWER_S
+) -> HttpAnswer:
     """Raises NoAnswer."""
     return await _exchange(upstream, "DELETE", upstream.endpoint, headers, None, within)
 
@@ -72,7 +74,7 @@ async def _exchange(
     headers: Mapping[str, str] | None,
     message: object,
     within: float,
-) -> Told:
+) -> HttpAnswer:
     body = b"" if message is None else json.dumps(message).encode()
     fields = {
         "Host": upstream.host_header or "localhost",
@@ -88,7 +90,7 @@ async def _exchange(
     except (OSError, ValueError, TimeoutError, BadMessage) as error:
         raise NoAnswer(f"{method} {path}: {str(error) or type(error).__name__}") from None
     told = _answer_in(content) if _is_stream(head) else _json(content)
-    return Told(head.status, head.first("mcp-session-id"), told)
+    return HttpAnswer(head.status, head.first("mcp-session-id"), told)
 
 
 def _json(content: bytes) -> Any:
