@@ -61,7 +61,7 @@ class Stopped:
 
 
 @dataclass(slots=True, eq=False)
-class _Keeper:
+class _HostedSession:
     """The task that holds a session, and how to ask it to let go."""
 
     session: E2eSession
@@ -80,10 +80,10 @@ class AgentSessions:
         self._tasks = tasks
         self._engine = Engine(deps.driver_environ, deps.share_pipe)
         self._builder = Builder(
-            deps, self._engine, lambda: [keeper.session for keeper in self._holding]
+            deps, self._engine, lambda: [hosted.session for hosted in self._holding]
         )
-        self._keepers: dict[str, _Keeper] = {}
-        self._holding: set[_Keeper] = set()
+        self._hosted: dict[str, _HostedSession] = {}
+        self._holding: set[_HostedSession] = set()
         """Also those that are still starting, or ending."""
         self._ended = EndedSessions(deps.why_swept)
 
@@ -91,7 +91,7 @@ class AgentSessions:
 
     @property
     def sessions(self) -> list[E2eSession]:
-        return [keeper.session for keeper in self._keepers.values()]
+        return [hosted.session for hosted in self._hosted.values()]
 
     @property
     def past(self) -> list[Past]:
@@ -113,22 +113,22 @@ class AgentSessions:
 
     def _find(self, session_id: str | None) -> E2eSession:
         if session_id is None:
-            if len(self._keepers) == 1:
-                return next(iter(self._keepers.values())).session
-            if self._keepers:
+            if len(self._hosted) == 1:
+                return next(iter(self._hosted.values())).session
+            if self._hosted:
                 raise SessionNotFound(
                     "several sessions are open",
-                    hint=f"pass sessionId: one of {', '.join(self._keepers)}",
+                    hint=f"pass sessionId: one of {', '.join(self._hosted)}",
                 )
             raise self._ended.last_fault()
-        keeper = self._keepers.get(session_id)
-        if keeper is not None:
-            return keeper.session
+        hosted = self._hosted.get(session_id)
+        if hosted is not None:
+            return hosted.session
         raise self._ended.fault(session_id)
 
     def failed_logs(self, session_id: str | None) -> FailedLogs:
         """Return the logs of a start that failed; without an id, if that was the last session."""
-        if session_id is None and self._keepers:
+        if session_id is None and self._hosted:
             return {}, ()
         return self._ended.failed_logs(session_id or self._ended.last)
 
@@ -183,14 +183,14 @@ class AgentSessions:
         session.policy = lambda: self._builder.policy(session)
         session.claim = lambda url: self._builder.claim(session, url)
         session.running = 1  # starting is no idling
-        keeper = _Keeper(session, asyncio.Event(), asyncio.Event())
+        hosted = _HostedSession(session, asyncio.Event(), asyncio.Event())
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._holding.add(keeper)
-        self._tasks.start_soon(self._keep, keeper, request, report, started)
+        self._holding.add(hosted)
+        self._tasks.start_soon(self._keep, hosted, request, report, started)
         try:
             await asyncio.shield(started)
         except asyncio.CancelledError:
-            keeper.over.set()
+            hosted.over.set()
             raise
         except ServerStartFailed as failed:
             self._ended.add_failed_start(session, failed)
@@ -203,15 +203,15 @@ class AgentSessions:
 
     async def _keep(
         self,
-        keeper: _Keeper,
+        hosted: _HostedSession,
         request: StartRequest,
         report: Callable[[str], None],
         started: asyncio.Future[None],
     ) -> None:
-        session = keeper.session
+        session = hosted.session
         try:
             with held(session.folder):
-                await self._hold(keeper, request, report, started)
+                await self._hold(hosted, request, report, started)
         except Exception as error:
             if started.done():
                 raise
@@ -220,17 +220,17 @@ class AgentSessions:
             if not started.done():
                 started.set_exception(SessionNotFound("the session was ended while it started"))
             started.exception()  # nobody may be waiting for it any more
-            self._holding.discard(keeper)
-            keeper.done.set()
+            self._holding.discard(hosted)
+            hosted.done.set()
 
     async def _hold(
         self,
-        keeper: _Keeper,
+        hosted: _HostedSession,
         request: StartRequest,
         report: Callable[[str], None],
         started: asyncio.Future[None],
     ) -> None:
-        session = keeper.session
+        session = hosted.session
         async with (
             open_proxy(
                 lambda: self._builder.policy(session),
@@ -243,14 +243,14 @@ class AgentSessions:
             own_ports = {proxy.port, session.entrance.port}
             self._deps.listeners.update(own_ports)
             try:
-                await _unless(keeper.over, self._builder.bring_up(session, request, report))
-                self._keepers[session.id] = keeper
+                await _unless(hosted.over, self._builder.bring_up(session, request, report))
+                self._hosted[session.id] = hosted
                 if not started.done():
                     started.set_result(None)
-                await self._until_over(keeper)
+                await self._until_over(hosted)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._take_down(keeper)
+                    await self._take_down(hosted)
                 self._deps.listeners.difference_update(own_ports)
 
     @asynccontextmanager
@@ -266,46 +266,46 @@ class AgentSessions:
 
     # Ending
 
-    async def _until_over(self, keeper: _Keeper) -> None:
-        session = keeper.session
+    async def _until_over(self, hosted: _HostedSession) -> None:
+        session = hosted.session
         assert session.browser is not None
-        over = asyncio.ensure_future(keeper.over.wait())
+        over = asyncio.ensure_future(hosted.over.wait())
         gone = asyncio.ensure_future(session.browser.gone.wait())
         try:
             await asyncio.wait((over, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.cancel()
             gone.cancel()
-        if not keeper.over.is_set():
+        if not hosted.over.is_set():
             session.ended, session.end_note = "error", CRASH
 
-    async def _take_down(self, keeper: _Keeper) -> None:
+    async def _take_down(self, hosted: _HostedSession) -> None:
         """Browser and servers end at the same time; what fails is told, never left running."""
-        session, deps = keeper.session, self._deps
+        session, deps = hosted.session, self._deps
         session.ended = session.ended or "error"
-        self._keepers.pop(session.id, None)
+        self._hosted.pop(session.id, None)
         # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
         self._ended.add(session, deps.clock())
         await session.close()
-        stops = [self._stop(server, keeper) for server in session.servers]
+        stops = [self._stop(server, hosted) for server in session.servers]
         closing = _close_browser(session)
         releasing = deps.recorder.release(session.id)
         *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
         failures = [str(each) for each in stopped if isinstance(each, BaseException)]
         told = [each for each in stopped if isinstance(each, Stopped)]
-        keeper.report = {
+        hosted.report = {
             "failures": failures,
             "left": [each.left for each in told if each.left],
             "forced": [each.forced for each in told if each.forced],
         }
-        if keeper.remove_logs:
+        if hosted.remove_logs:
             await asyncio.to_thread(shutil.rmtree, session.folder, True)
         deps.timeline.emit(
             SessionTerminated(at=deps.clock(), session_id=session.id, reason=session.ended)
         )
 
-    async def _stop(self, server: Server, keeper: _Keeper) -> Stopped:
-        ours_to_stop = keeper.stop_server and server.info.pid
+    async def _stop(self, server: Server, hosted: _HostedSession) -> Stopped:
+        ours_to_stop = hosted.stop_server and server.info.pid
         url = server.info.url
         if server.info.status == "already_running" and not ours_to_stop:
             return Stopped(left=f"{url} ran before the session and was left running")
@@ -329,13 +329,13 @@ class AgentSessions:
         Raises:
             SessionNotFound, BrowserCrashed
         """
-        keeper = self._keepers[self.find(session_id).id]
-        session = keeper.session
+        hosted = self._hosted[self.find(session_id).id]
+        session = hosted.session
         session.ended, session.end_note = reason, note
-        keeper.stop_server, keeper.remove_logs = stop_server, remove_logs
-        keeper.over.set()
-        await keeper.done.wait()
-        return keeper.report or {}
+        hosted.stop_server, hosted.remove_logs = stop_server, remove_logs
+        hosted.over.set()
+        await hosted.done.wait()
+        return hosted.report or {}
 
     def sweep(self) -> list[str]:
         """Sessions that have been idle or open for too long."""
@@ -364,12 +364,12 @@ class AgentSessions:
 
     async def close(self) -> None:
         """End all sessions at once; the engine last, or their browsers would end by force."""
-        keepers = list(self._holding)
-        for keeper in keepers:
-            if keeper.session.ended is None:
-                keeper.session.ended, keeper.session.end_note = "manual", "Pilothouse ended"
-            keeper.over.set()
-        await asyncio.gather(*(keeper.done.wait() for keeper in keepers))
+        all_hosted = list(self._holding)
+        for hosted in all_hosted:
+            if hosted.session.ended is None:
+                hosted.session.ended, hosted.session.end_note = "manual", "Pilothouse ended"
+            hosted.over.set()
+        await asyncio.gather(*(hosted.done.wait() for hosted in all_hosted))
         await self._engine.close()
 
 

@@ -249,9 +249,9 @@ async def open_watches(
 ) -> AsyncIterator[Watchkeeper]:
     """The watches of an agent for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
-        keeper = Watchkeeper(moments, vanishing, changed, tasks)
+        watchkeeper = Watchkeeper(moments, vanishing, changed, tasks)
         try:
-            yield keeper
+            yield watchkeeper
         finally:
-            keeper.close()
+            watchkeeper.close()
             tasks.cancel_scope.cancel()

@@ -79,12 +79,12 @@ class Sources:
 
 @asynccontextmanager
 async def keeping(sources: Sources) -> AsyncIterator[Watchkeeper]:
-    async with open_watches(sources, sources, sources.tell) as keeper:
-        yield keeper
+    async with open_watches(sources, sources, sources.tell) as watchkeeper:
+        yield watchkeeper
 
 
-async def add(keeper: Watchkeeper, when: str, session_id: str | None = None) -> str:
-    return (await keeper.add(when, parse(when), session_id)).id
+async def add(watchkeeper: Watchkeeper, when: str, session_id: str | None = None) -> str:
+    return (await watchkeeper.add(when, parse(when), session_id)).id
 
 
 def hits(when: str, written: Written) -> list[tuple[str, str]]:
@@ -175,23 +175,23 @@ def test_a_redirect_is_measured_as_a_whole() -> None:
 
 async def test_many_hits_are_told_as_one_and_only_once() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        watch = await add(keeper, "console.error")
+    async with keeping(sources) as watchkeeper:
+        watch = await add(watchkeeper, "console.error")
         for number in range(500):
             sources.written.console(number, f"broken {number} hunter2")
-        (news,) = keeper.take_news()
+        (news,) = watchkeeper.take_news()
         assert (news["id"], news["count"]) == (watch, 500)
         assert news["first"]["key"] == "console:0"
         assert news["last"] == {
             "key": "console:499", "at": "1970-01-01T00:00:00.499Z",
             "text": "console error: broken 499 ***",
         }  # fmt: skip
-        assert keeper.take_news() == []
+        assert watchkeeper.take_news() == []
         sources.written.console(900, "once more")
-        (news,) = keeper.take_news()
+        (news,) = watchkeeper.take_news()
         assert news["count"] == 1
         assert "last" not in news
-        (told,) = keeper.told()
+        (told,) = watchkeeper.told()
         assert told["count"] == 501
 
 
@@ -206,26 +206,26 @@ async def test_a_footer_says_which_watch_fired_and_keeps_the_pages_words_in_the_
 
 async def test_it_is_pushed_without_being_asked() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        await add(keeper, "console.error", "s1")
+    async with keeping(sources) as watchkeeper:
+        await add(watchkeeper, "console.error", "s1")
         sources.changed.clear()
         sources.written.console(1, "not of that session")
         sources.written.console(2, "broken", target="FFEE00111")
         await sources.hears()
         assert sources.changed == [URI, f"{URI}/s1"]
-        assert keeper.told("s1")[0]["first"]["key"] == "console:FFEE00/0"
-        assert keeper.told("s2") == []
+        assert watchkeeper.told("s1")[0]["first"]["key"] == "console:FFEE00/0"
+        assert watchkeeper.told("s2") == []
 
 
 async def test_what_was_before_the_watch_does_not_fire_it() -> None:
     sources = Sources()
     sources.written.console(1, "before")
-    async with keeping(sources) as keeper:
-        await add(keeper, "console.error")
+    async with keeping(sources) as watchkeeper:
+        await add(watchkeeper, "console.error")
         sources.written.console(2, "between")
-        await add(keeper, "log =~ x")
+        await add(watchkeeper, "log =~ x")
         sources.written.line(3, "x")
-        assert [(news["id"], news["count"]) for news in keeper.take_news()] == [
+        assert [(news["id"], news["count"]) for news in watchkeeper.take_news()] == [
             ("w1", 1),
             ("w2", 1),
         ]
@@ -233,97 +233,100 @@ async def test_what_was_before_the_watch_does_not_fire_it() -> None:
 
 async def test_a_tab_that_is_opened_later_is_watched_too() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        await add(keeper, "status >= 500")
+    async with keeping(sources) as watchkeeper:
+        await add(watchkeeper, "status >= 500")
         sources.written.see(5, "FFEE00111", kind="response", requestId="1.1", url=SHOP, status=500)
-        assert [news["count"] for news in keeper.take_news()] == [1]
+        assert [news["count"] for news in watchkeeper.take_news()] == [1]
 
 
 async def test_a_request_that_hangs_is_told_by_the_clock_alone() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        await add(keeper, "slow > 20 ms")
+    async with keeping(sources) as watchkeeper:
+        await add(watchkeeper, "slow > 20 ms")
         sources.written.request("1.1", 0, f"{SHOP}/hangs")
         sources.changed.clear()
         sources.now = 500
         await sources.hears()
-        (news,) = keeper.take_news()
+        (news,) = watchkeeper.take_news()
         assert news["first"]["key"] == "request:1.1"
 
 
 async def test_an_element_that_goes_is_told_and_stands_on_the_timeline() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        await add(keeper, "selector gone #cart")
+    async with keeping(sources) as watchkeeper:
+        await add(watchkeeper, "selector gone #cart")
         sources.changed.clear()
         sources.goings.put_nowait(SHOP)
         await sources.hears()
-        (news,) = keeper.take_news()
+        (news,) = watchkeeper.take_news()
         assert news["first"]["text"] == f"#cart is gone from {SHOP}"
         assert news["first"]["key"] == "browser:0"
         assert [moment.event.name for moment in sources.timeline] == ["ElementVanished"]
         sources.goings.put_nowait("")
         await sources.hears()
-        assert keeper.told()[0]["ended"] == "its tab was closed"
+        assert watchkeeper.told()[0]["ended"] == "its tab was closed"
 
 
 async def test_a_selector_that_the_page_refuses_leaves_no_watch() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
+    async with keeping(sources) as watchkeeper:
         with pytest.raises(BadWatch):
-            await add(keeper, "selector gone #")
-        assert keeper.told() == []
+            await add(watchkeeper, "selector gone #")
+        assert watchkeeper.told() == []
 
 
 async def test_a_watch_that_is_removed_is_told_of_no_more() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        watch = await add(keeper, "console.error")
-        looking = await add(keeper, "selector gone #cart")
-        await keeper.remove(watch)
-        await keeper.remove(looking)
+    async with keeping(sources) as watchkeeper:
+        watch = await add(watchkeeper, "console.error")
+        looking = await add(watchkeeper, "selector gone #cart")
+        await watchkeeper.remove(watch)
+        await watchkeeper.remove(looking)
         sources.written.console(1, "broken")
-        assert keeper.take_news() == []
+        assert watchkeeper.take_news() == []
         with pytest.raises(WatchNotFound, match="no watch 'w1'"):
-            await keeper.remove(watch)
+            await watchkeeper.remove(watch)
 
 
 async def test_there_are_only_so_many_watches() -> None:
-    async with keeping(Sources()) as keeper:
+    async with keeping(Sources()) as watchkeeper:
         for _ in range(MOST_WATCHES):
-            await add(keeper, "console.error")
+            await add(watchkeeper, "console.error")
         with pytest.raises(TooManyWatches):
-            await add(keeper, "console.error")
+            await add(watchkeeper, "console.error")
 
 
 async def test_without_a_watch_nobody_waits_at_the_observers_rings() -> None:
     sources = Sources()
     ring = sources.written.tab()
-    async with keeping(sources) as keeper:
+    async with keeping(sources) as watchkeeper:
         assert ring.waiting == 0
-        first, second = await add(keeper, "console.error"), await add(keeper, "slow > 1 s")
+        first, second = (
+            await add(watchkeeper, "console.error"),
+            await add(watchkeeper, "slow > 1 s"),
+        )
         assert ring.waiting == 1  # however many watches there are
         sources.written.console(1, "a flood calls once")
         assert ring.waiting == 0
-        keeper.take_news()
+        watchkeeper.take_news()
         assert ring.waiting == 1
-        await keeper.remove(first)
-        await keeper.remove(second)
+        await watchkeeper.remove(first)
+        await watchkeeper.remove(second)
         assert ring.waiting == 0
-        await add(keeper, "selector gone #cart")
+        await add(watchkeeper, "selector gone #cart")
         assert ring.waiting == 0  # which is waited for in the page
-        await add(keeper, "console.error")
+        await add(watchkeeper, "console.error")
     assert ring.waiting == 0
 
 
 async def test_a_watch_on_a_session_ends_with_it_and_says_so() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
-        bound = await add(keeper, "console.error", "s1")
-        other = await add(keeper, "console.error", "s2")
+    async with keeping(sources) as watchkeeper:
+        bound = await add(watchkeeper, "console.error", "s1")
+        other = await add(watchkeeper, "console.error", "s2")
         sources.changed.clear()
         sources.timeline.emit(SessionTerminated(at=5, session_id="s1", reason="manual"))
-        told = {one["id"]: one for one in keeper.told()}
+        told = {one["id"]: one for one in watchkeeper.told()}
         assert told[bound]["ended"] == "its session has ended (manual)"
         assert "ended" not in told[other]
         assert f"{URI}/s1" in sources.changed
@@ -331,7 +334,7 @@ async def test_a_watch_on_a_session_ends_with_it_and_says_so() -> None:
 
 async def test_a_session_that_has_ended_is_not_watched() -> None:
     sources = Sources()
-    async with keeping(sources) as keeper:
+    async with keeping(sources) as watchkeeper:
         with pytest.raises(SessionNotFound, match="has ended"):
-            await add(keeper, "console.error", "over")
-        assert keeper.told() == []
+            await add(watchkeeper, "console.error", "over")
+        assert watchkeeper.told() == []

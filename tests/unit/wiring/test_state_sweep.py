@@ -419,7 +419,7 @@ def test_a_wrapped_server_whose_keeper_holds_no_lock_is_known_by_its_socket(
         assert swept(home).removed == []
         assert logs.exists()
     swept(home)
-    assert not folder.exists(), "a keeper that was killed leaves its socket behind"
+    assert not folder.exists(), "a supervisor that was killed leaves its socket behind"
     assert not logs.exists()
 
 

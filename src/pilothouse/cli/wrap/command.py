@@ -1,8 +1,8 @@
 """`pilothouse wrap -- COMMAND`: the JSON contract of server commands for any plain dev server.
 
 A script such as `exec pilothouse wrap -- npm run dev "$@"` answers --start, --restart, --status
-and --shutdown. The server outlives the process that started it, as the contract has it: a keeper
-stays in the background, whose child the server is. Later processes find the keeper by its socket
+and --shutdown. The server outlives the process that started it, as the contract has it: a
+supervisor stays in the background, whose child the server is. Later processes find it by its socket
 in a private folder named after the working directory and the command, so no pid is ever guessed.
 """
 
@@ -110,7 +110,7 @@ async def _carry_out(order: Order, folder: Path) -> Answer:
     with _turn():
         running = await _ask("status")
         if running and running["status"] == "stopped":
-            running = None  # it has just ended by itself, and its keeper is about to
+            running = None  # it has just ended by itself, and its supervisor is about to
         if order.verb == "--shutdown":
             stopped = await _ask("shutdown") if running else None
             return stopped or {"status": "already_stopped", "message": "It was not running."}
@@ -132,7 +132,7 @@ def _turn() -> Iterator[None]:
 
 
 async def _ask(question: str) -> Answer | None:
-    """What the keeper says; None if there is none."""
+    """What the supervisor says; None if there is none."""
     try:
         reader, writer = await asyncio.open_unix_connection(SOCKET)
     except OSError:
@@ -149,7 +149,7 @@ async def _ask(question: str) -> Answer | None:
 
 
 def _understood(said: bytes) -> Answer:
-    """Raises the fault that a keeper reported."""
+    """Raises the fault that a supervisor reported."""
     answer: Answer = json.loads(said) if said else {}
     if "error" in answer:
         error = answer["error"]
@@ -179,7 +179,7 @@ def _start(order: Order, folder: Path) -> Answer:
         shutil.rmtree(json.loads(Path(LAST).read_text())["folder"], ignore_errors=True)
     Path(LAST).unlink(missing_ok=True)
     with open("keeper.log", "w") as log:
-        keeper = subprocess.Popen(
+        supervisor = subprocess.Popen(
             [sys.executable, "-P", "-m", "pilothouse.cli.wrap.supervisor"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -187,9 +187,9 @@ def _start(order: Order, folder: Path) -> Answer:
             cwd=folder,
             start_new_session=True,
         )
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    with keeper.stdin as order_goes, keeper.stdout as answer_comes:
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    with supervisor.stdin as order_goes, supervisor.stdout as answer_comes:
         order_goes.write(json.dumps(asdict(order)).encode())
         order_goes.close()
         # It closes its end of the pipe as soon as it has told how it went, and stays.

@@ -57,7 +57,7 @@ class Order:
         return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:20]
 
 
-class Keeper:
+class Supervisor:
     """Stays with one server and answers the processes that come after."""
 
     def __init__(self, server: PlainServer, folder: Path, command: str) -> None:
@@ -157,13 +157,13 @@ async def keep(order: Order) -> None:
         _say({"error": fault.render(Envelope.TYPE)})
         return
     remember("It ended with the process that kept it.", folder, asdict(server.info.logs))
-    keeper = Keeper(server, folder, shlex.join(order.command) or "the app")
+    supervisor = Supervisor(server, folder, shlex.join(order.command) or "the app")
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, keeper.done.set)
-    keeper.door = await asyncio.start_unix_server(keeper.meet, SOCKET)
-    async with keeper.door:
+        asyncio.get_running_loop().add_signal_handler(number, supervisor.done.set)
+    supervisor.door = await asyncio.start_unix_server(supervisor.meet, SOCKET)
+    async with supervisor.door:
         _say(shown(server.info))
-        waits = {asyncio.create_task(ended.wait()), asyncio.create_task(keeper.done.wait())}
+        waits = {asyncio.create_task(ended.wait()), asyncio.create_task(supervisor.done.wait())}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()

@@ -47,7 +47,7 @@ class Source(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Keeper(Protocol):
+class ConnectionOwner(Protocol):
     """Whose connections they are."""
 
     def opened(self, client: Connection) -> bool:
@@ -66,8 +66,8 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, owner: ConnectionOwner) -> None:
+        self._owner = owner
         self._buffer = bytearray()
         self._task: asyncio.Task[None] | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self.answered = False
         """Whether something was sent since the last request's head came."""
         self.caller = Caller.OTHER
-        """Whose process has connected, as far as its keeper has asked."""
+        """Whose process has connected, as far as its owner has asked."""
 
     # From the transport
 
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self._loop = asyncio.get_running_loop()
         self.deadline = self._loop.time() + IDLE_S
-        if not self._keeper.opened(self):
+        if not self._owner.opened(self):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         """Serve what has come, and what comes meanwhile."""
         self.deadline = 0.0
         while self._buffer:
-            if not await self._keeper.serve(self):
+            if not await self._owner.serve(self):
                 self.transport.close()
                 return
         self._task = None  # from here on the next data starts another one
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._waiting.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._keeper.closed(self)
+        self._owner.closed(self)
         if self._left is not None and not self._left.done():
             self._left.set_result(None)
         if self._task is not None:
