@@ -14,9 +14,9 @@ from pilothouse.hub.http.forward import SESSION, Forwarder
 from pilothouse.hub.http.push_stream import PushStreams
 from pilothouse.hub.http.replies import INVALID_REQUEST, Reply, error, error_text, result_text
 from pilothouse.hub.mcp import param_headers, revision_2026
-from pilothouse.hub.mcp import template as front
 from pilothouse.hub.mcp.handshake import Greetings
 from pilothouse.hub.mcp.routing_keys import calls_one_of, key_of, names_in
+from pilothouse.hub.mcp.template import accepts, answer_from, initialize, refuse_initialize, shaped
 from pilothouse.hub.model import Key, SessionRecord, SessionUnknown, WorkerLost
 from pilothouse.hub.notices import LOST, TOOLS_CHANGED
 
@@ -125,7 +125,7 @@ class Endpoint:
     async def _alone(self, call: Call, template: Template) -> Reply | bool:
         """A request that stands alone, in either era."""
         key = await self._key(call, template)
-        known = front.answer(template, call.asked.era, call.head, call.message, in_session=False)
+        known = answer_from(template, call.asked.era, call.head, call.message, in_session=False)
         if known is not None and not self._is_stale(template, call, key):
             return known
         early = self._too_early(call)
@@ -159,7 +159,7 @@ class Endpoint:
         if refusal is None:
             return None
         # Whole, where the client takes that: there is nothing to wait for.
-        answer = front.shaped(call.head, "2026", result_text(call.id, refusal.result))
+        answer = shaped(call.head, "2026", result_text(call.id, refusal.result))
         return answer.with_headers(("Retry-After", str(math.ceil(refusal.wait_s))))
 
     # 2025
@@ -178,10 +178,10 @@ class Endpoint:
             why = f"initialize is larger than {MAX_HELLO_BYTES} bytes"
             return error(413, INVALID_REQUEST, why, call.id)
         template = await self._templates()
-        refusal = front.refuse_initialize(template, call.head, call.message)
+        refusal = refuse_initialize(template, call.head, call.message)
         if refusal is not None:
             return refusal
-        reply = front.initialize(template, call.head, call.message)
+        reply = initialize(template, call.head, call.message)
         if reply.status != 200:
             return reply
         id, principal, now = _new_id(), call.asked.principal, self._clock()
@@ -198,11 +198,11 @@ class Endpoint:
         if call.id is None:
             return await self._note(call, record)
         if call.method == "initialize":
-            refusal = front.refuse_initialize(template, call.head, call.message)
-            reply = refusal or front.initialize(template, call.head, call.message)
+            refusal = refuse_initialize(template, call.head, call.message)
+            reply = refusal or initialize(template, call.head, call.message)
             return reply.with_headers(("Mcp-Session-Id", record.id))
         await self._remember(call, record)
-        known = front.answer(template, "2025", call.head, call.message)
+        known = answer_from(template, "2025", call.head, call.message)
         if known is None and self._workers.running(record.key) is None:
             known = _settled(template, call)
         if known is not None and not self._is_stale(template, call, record.key):
@@ -243,7 +243,7 @@ class Endpoint:
 
     async def _listen(self, call: Call, record: SessionRecord) -> Reply | bool:
         """The client wants to hear what nobody asked for, or the rest of a broken stream."""
-        if not front.accepts(call.head)[1]:
+        if not accepts(call.head)[1]:
             why = "Not Acceptable: Client must accept text/event-stream"
             return error(406, INVALID_REQUEST, why)
         first = b""
@@ -314,4 +314,4 @@ def _settled(template: Template, call: Call) -> Reply | None:
             known = bool(features.get("resources", {}).get("subscribe"))
         case _:
             known = False
-    return front.shaped(call.head, "2025", result_text(call.id, "{}")) if known else None
+    return shaped(call.head, "2025", result_text(call.id, "{}")) if known else None

@@ -147,7 +147,7 @@ def builtin_template(
     return Template(results("handshake"), results("modern"), minting=MINTING, naming=NAMING)
 
 
-def answer(
+def answer_from(
     template: Template,
     era: Era,
     head: RequestHead,

@@ -61,7 +61,7 @@ async def open_pool(
     template: Callable[[], Template],
     report: Callable[..., None],
 ) -> AsyncIterator[tuple[Pool, Kind]]:
-    """The pool until the block ends, and its kind, which has the template for the front.
+    """The pool until the block ends, and its kind, which has the template.
 
     Args:
         settings: The hub's own; also those of sessions that bring none.

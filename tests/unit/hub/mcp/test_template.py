@@ -11,7 +11,7 @@ from pilothouse.core.declare.listing import is_served
 from pilothouse.core.net.http1 import parse_request_head
 from pilothouse.hub.mcp.template import (
     Template,
-    answer,
+    answer_from,
     builtin_template,
     initialize,
     refuse_initialize,
@@ -66,7 +66,7 @@ def request(method: str, **params: Any) -> dict[str, Any]:
 def test_an_answer_comes_in_the_form_that_the_client_takes(
     era: Era, accept: str, status: int, kind: str
 ) -> None:
-    reply = answer(TEMPLATE, era, head(accept), request("tools/list"))
+    reply = answer_from(TEMPLATE, era, head(accept), request("tools/list"))
     assert reply is not None
     assert (reply.status, reply.kind) == (status, kind)
     if status == 200:
@@ -94,7 +94,7 @@ def test_an_answer_comes_in_the_form_that_the_client_takes(
     ],
 )
 def test_what_the_worker_does_not_offer_needs_no_worker(era: Era, method: str, code: int) -> None:
-    reply = answer(TEMPLATE, era, head(), request(method))
+    reply = answer_from(TEMPLATE, era, head(), request(method))
     if not code:
         assert reply is None
         return
@@ -105,7 +105,7 @@ def test_what_the_worker_does_not_offer_needs_no_worker(era: Era, method: str, c
 
 
 def test_the_next_page_of_a_list_is_the_workers() -> None:
-    assert answer(TEMPLATE, "2025", head(), request("tools/list", cursor="2")) is None
+    assert answer_from(TEMPLATE, "2025", head(), request("tools/list", cursor="2")) is None
 
 
 def test_a_list_that_may_have_changed_is_known_as_such() -> None:
