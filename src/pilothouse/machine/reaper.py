@@ -229,7 +229,7 @@ def send_to(pid: int, started: bytes, number: int) -> int:
     return int(found[0])
 
 
-class Watch:
+class CommandEnd:
     """Waits for the command's end and for the word to end it."""
 
     def __init__(self, pid: int, owner: int, family: Tree | Group, woken: int) -> None:
@@ -324,7 +324,7 @@ def main() -> None:
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     os.chdir("/")
-    watch = Watch(pid, owner, Tree() if adopts else Group(pid), woken)
+    watch = CommandEnd(pid, owner, Tree() if adopts else Group(pid), woken)
     watch.run()
     tell(f"gone {int(watch.killed > 0)}")
 

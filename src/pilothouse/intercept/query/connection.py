@@ -21,7 +21,7 @@ TEXTS_KEPT = 2
 """Both packets of an exchange: several conditions read the same two."""
 
 
-class Watch:
+class Deadline:
     """Ends a walk when its time is over, but never before the walk has got on."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -78,7 +78,7 @@ class Reading:
             isolation_level=None,
             check_same_thread=False,
         )
-        self.watch = Watch(now)
+        self.watch = Deadline(now)
         self.totals: dict[tuple[str, str | None], tuple[int, bool]] = {}
         self._version = -1
         self._texts: dict[int, str] = {}
