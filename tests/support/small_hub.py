@@ -18,7 +18,7 @@ from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers.builtin import Builtin
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
-from pilothouse.hub.workers.leftovers import Journal, sweep
+from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.hub.workers.spawned import Launch
 from pilothouse.machine import processes
@@ -33,7 +33,7 @@ ODD = str(ROOT / "tests" / "support" / "odd_server.py")
 
 async def main(sockets: Path, journals: Path) -> None:
     swept = sweep(journals, processes)
-    journal = Journal(journals, processes)
+    journal = Leftovers(journals, processes)
     spawn = journal.keeping(start_child)
     env = dict(os.environ)
     builtin = Builtin(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from pilothouse.hub.workers.leftovers import Journal, sweep
+from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.machine import processes
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
@@ -74,7 +74,7 @@ async def test_the_next_start_ends_what_reapers_could_not_and_nobody_else(
     script = "import subprocess,sys;subprocess.run(['sleep','600'])"
     left, innocent = (_started(script, env) for _ in range(2))
     await until(lambda: len(living(mark)) == 4)
-    journal = Journal(tmp_path, processes)
+    journal = Leftovers(tmp_path, processes)
     journal.add(left.pid)
     path = tmp_path / f"{os.getpid()}.journal"
     path.write_text(

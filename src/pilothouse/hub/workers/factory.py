@@ -21,7 +21,7 @@ from pilothouse.hub.workers.builtin import Builtin
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.choice import parse_choice
 from pilothouse.hub.workers.command import CommandKind, HttpCommand, StdioCommand
-from pilothouse.hub.workers.leftovers import Journal, sweep
+from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.hub.workers.playwright import PlaywrightMcp
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.hub.workers.spawned import Launch
@@ -77,7 +77,7 @@ async def open_pool(
     journals = private_folder(settings.home, os.environ, "state", "journals")
     for pid in sweep(journals, processes):
         report("leftover_ended", pid=pid)
-    journal = Journal(journals, processes, run_folder)
+    journal = Leftovers(journals, processes, run_folder)
     spawn = journal.keeping(start_child)
     kind: Kind
     if choice.kind == "builtin":

@@ -40,7 +40,7 @@ class Processes(Protocol):
         ...
 
 
-class Journal:
+class Leftovers:
     """The one of this hub. Closing it is the sign that all went well."""
 
     def __init__(self, folder: Path, processes: Processes, run_folder: Path | None = None) -> None:

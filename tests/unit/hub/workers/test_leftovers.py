@@ -8,7 +8,7 @@ import random
 import shutil
 from typing import TYPE_CHECKING
 
-from pilothouse.hub.workers.leftovers import COMPACT_AT, SUFFIX, Journal, sweep
+from pilothouse.hub.workers.leftovers import COMPACT_AT, SUFFIX, Leftovers, sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +40,9 @@ class PaperMachine:
         return True
 
 
-def crashed(folder: Path, machine: PaperMachine, *pids: int) -> Journal:
+def crashed(folder: Path, machine: PaperMachine, *pids: int) -> Leftovers:
     """A hub that started these and died."""
-    journal = Journal(folder, machine)
+    journal = Leftovers(folder, machine)
     for pid in pids:
         machine.living[pid] = f"start of {pid}"
         journal.add(pid)
@@ -60,7 +60,7 @@ def test_what_a_crash_left_is_ended_once(tmp_path: Path) -> None:
 
 def test_a_hub_that_lives_is_left_alone(tmp_path: Path) -> None:
     machine = PaperMachine()
-    journal = Journal(tmp_path, machine)
+    journal = Leftovers(tmp_path, machine)
     machine.living[5] = "now"
     journal.add(5)
     assert sweep(tmp_path, machine) == []
@@ -116,7 +116,7 @@ def test_the_run_folder_of_a_crash_is_removed(tmp_path: Path) -> None:
     (run / "deep").mkdir(parents=True)
     journals = tmp_path / "journals"
     journals.mkdir()
-    Journal(journals, machine, run)
+    Leftovers(journals, machine, run)
     machine.living[HUB] = "2"
     sweep(journals, machine)
     assert not run.exists()
@@ -131,7 +131,7 @@ def test_a_run_folder_that_is_still_held_is_left_to_the_next_start(
     run.mkdir()
     journals = tmp_path / "journals"
     journals.mkdir()
-    Journal(journals, machine, run)
+    Leftovers(journals, machine, run)
     machine.living[HUB] = "2"
     with monkeypatch.context() as held:
         held.setattr(shutil, "rmtree", lambda folder, ignore_errors: None)
