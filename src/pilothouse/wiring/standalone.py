@@ -198,17 +198,17 @@ async def _stdio(
     from mcp.server.stdio import stdio_server
 
     from pilothouse.server.mcp.handlers import build_server
-    from pilothouse.server.mcp.sdk_bypass import Parcels
+    from pilothouse.server.mcp.sdk_bypass import SdkBypass
     from pilothouse.server.transports.stdio import Reader, Writer, claimed_stdio
 
     with claimed_stdio() as (wire_in, wire_out):
-        parcels = Parcels()
+        bypass = SdkBypass()
         async with open_runtime(
             specs, settings, redactor, log, paired=is_paired(settings)
         ) as runtime:
-            writer = Writer(wire_out, parcels, runtime.precedence.answered)
+            writer = Writer(wire_out, bypass, runtime.precedence.answered)
             reader = Reader(wire_in, writer, asked=runtime.precedence.asked)
-            server = build_server(runtime, parcels)
+            server = build_server(runtime, bypass)
             if extend is not None:
                 extend(server)
             async with anyio.create_task_group() as tasks:

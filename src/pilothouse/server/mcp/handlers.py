@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
     from pilothouse.core.declare.prompt import Prompt
-    from pilothouse.server.mcp.sdk_bypass import Parcels
+    from pilothouse.server.mcp.sdk_bypass import SdkBypass
     from pilothouse.server.runtime import Runtime
     from pilothouse.server.session import Session
 
@@ -58,9 +58,9 @@ WARM_UP_S = 0.2
 """How long after the list was asked for the groups are imported: when it has gone out."""
 
 
-def build_server(runtime: Runtime, parcels: Parcels | None = None) -> Server[Any]:
+def build_server(runtime: Runtime, bypass: SdkBypass | None = None) -> Server[Any]:
     """An SDK server whose handlers answer from the runtime; `parcels` if its wire delivers them."""
-    handlers = Handlers(runtime, parcels)
+    handlers = Handlers(runtime, bypass)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
     server: Server[Any] = _Server(
         "pilothouse",
@@ -106,9 +106,9 @@ class _Server(Server[Any]):
 class Handlers:
     """One method for each MCP request."""
 
-    def __init__(self, runtime: Runtime, parcels: Parcels | None = None) -> None:
+    def __init__(self, runtime: Runtime, bypass: SdkBypass | None = None) -> None:
         self._runtime = runtime
-        self._parcels = parcels
+        self._bypass = bypass
 
     # Who asks
 
@@ -179,8 +179,8 @@ class Handlers:
         if ctx.request is None:
             session.client_roots = partial(roots_of, ctx.session)
         given = await self._runtime.caller.call(tool, params.arguments or {}, session, progress)
-        if self._parcels is not None and given.is_json and len(given.text) >= LEAST:
-            ticket = self._parcels.hold(given.text)
+        if self._bypass is not None and given.is_json and len(given.text) >= LEAST:
+            ticket = self._bypass.hold(given.text)
             given = replace(given, text=ticket, structured={ticket: 1})
         return to_result(given)
 

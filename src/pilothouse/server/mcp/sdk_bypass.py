@@ -16,7 +16,7 @@ LEAST = 16_384
 MOST_HELD = 64
 
 
-class Parcels:
+class SdkBypass:
     """Content that waits to be written, each by a ticket that nobody can guess."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.core.net import jsonrpc
 from pilothouse.ipc.lines import Splitter
-from pilothouse.server.mcp.sdk_bypass import Parcels
+from pilothouse.server.mcp.sdk_bypass import SdkBypass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -72,13 +72,13 @@ class Writer:
     def __init__(
         self,
         fd: int,
-        parcels: Parcels | None = None,
+        bypass: SdkBypass | None = None,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
         """`answered` is called when a line was written."""
         self._fd = fd
         self._answered = answered
-        self._parcels = parcels or Parcels()
+        self._bypass = bypass or SdkBypass()
         self._turn = asyncio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
@@ -94,7 +94,7 @@ class Writer:
             self._piece = _WIDE
 
     async def write(self, text: str) -> int:
-        await self._send(self._parcels.deliver(text))
+        await self._send(self._bypass.deliver(text))
         self._answered()
         return len(text)
 

@@ -74,7 +74,7 @@ class _Door:
         from mcp.server.stdio import stdio_server
 
         from pilothouse.server.mcp.handlers import build_server
-        from pilothouse.server.mcp.sdk_bypass import Parcels
+        from pilothouse.server.mcp.sdk_bypass import SdkBypass
         from pilothouse.server.transports.log_echo import LogEcho
         from pilothouse.server.transports.stdio import Reader, Writer
 
@@ -83,12 +83,12 @@ class _Door:
         with suppress(OSError):  # a large answer goes at once, and the relay is woken once
             link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         try:
-            parcels = Parcels()
+            bypass = SdkBypass()
             first = self._runtime.precedence
-            writer = Writer(link.fileno(), parcels, first.answered)
+            writer = Writer(link.fileno(), bypass, first.answered)
             lines = Reader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)
-            server = build_server(self._runtime, parcels)
+            server = build_server(self._runtime, bypass)
             echo = LogEcho(writer)
             with self._runtime.log.heard_by(echo.add):
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]

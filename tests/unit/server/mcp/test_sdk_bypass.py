@@ -2,7 +2,7 @@
 
 import json
 
-from pilothouse.server.mcp.sdk_bypass import MOST_HELD, Parcels
+from pilothouse.server.mcp.sdk_bypass import MOST_HELD, SdkBypass
 
 
 def line_of(ticket: str) -> str:
@@ -13,30 +13,30 @@ def line_of(ticket: str) -> str:
 
 
 def test_content_stands_in_both_places_of_its_ticket() -> None:
-    parcels = Parcels()
+    bypass = SdkBypass()
     text = json.dumps({"events": ['a "quoted" line\n', "\u202e ü"]}, ensure_ascii=False)
-    result = json.loads(parcels.deliver(line_of(parcels.hold(text))))["result"]
+    result = json.loads(bypass.deliver(line_of(bypass.hold(text))))["result"]
     assert result["structuredContent"] == json.loads(text)
     assert result["content"][0]["text"] == text
 
 
 def test_content_that_names_a_ticket_is_left_as_it_is() -> None:
-    parcels = Parcels()
-    first = parcels.hold('{"a":1}')
+    bypass = SdkBypass()
+    first = bypass.hold('{"a":1}')
     text = json.dumps({"said": f'{{"{first}":1}}'})
-    result = json.loads(parcels.deliver(line_of(parcels.hold(text))))["result"]
+    result = json.loads(bypass.deliver(line_of(bypass.hold(text))))["result"]
     assert result["structuredContent"] == json.loads(text)
-    assert json.loads(parcels.deliver(line_of(first)))["result"]["structuredContent"] == {"a": 1}
+    assert json.loads(bypass.deliver(line_of(first)))["result"]["structuredContent"] == {"a": 1}
 
 
 def test_lines_without_a_ticket_pass_unchanged() -> None:
-    parcels = Parcels()
-    parcels.hold("{}")
-    assert parcels.deliver('{"result":"ü"}') == '{"result":"ü"}'.encode()
+    bypass = SdkBypass()
+    bypass.hold("{}")
+    assert bypass.deliver('{"result":"ü"}') == '{"result":"ü"}'.encode()
 
 
 def test_answers_that_nobody_collects_are_not_kept_for_ever() -> None:
-    parcels = Parcels()
+    bypass = SdkBypass()
     for _ in range(MOST_HELD * 3):
-        parcels.hold("{}")
-    assert len(parcels._held) == MOST_HELD
+        bypass.hold("{}")
+    assert len(bypass._held) == MOST_HELD
