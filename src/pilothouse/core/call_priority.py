@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Flood(Protocol):
+class Pausable(Protocol):
     """A source that may bring more than can be dealt with at once. It loses nothing by waiting."""
 
     def hold(self) -> None:
@@ -18,23 +18,23 @@ class Flood(Protocol):
     def release(self) -> None: ...
 
 
-class Precedence:
+class CallPriority:
     """Who has to wait for calls in this process."""
 
     def __init__(self) -> None:
-        self._floods: set[Flood] = set()
+        self._sources: set[Pausable] = set()
 
-    def add(self, flood: Flood) -> None:
-        self._floods.add(flood)
+    def add(self, source: Pausable) -> None:
+        self._sources.add(source)
 
-    def discard(self, flood: Flood) -> None:
-        self._floods.discard(flood)
+    def discard(self, source: Pausable) -> None:
+        self._sources.discard(source)
 
     def asked(self) -> None:
         """A call has come."""
-        for flood in self._floods:
-            flood.hold()
+        for source in self._sources:
+            source.hold()
 
     def answered(self) -> None:
-        for flood in self._floods:
-            flood.release()
+        for source in self._sources:
+            source.release()

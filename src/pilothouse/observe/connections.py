@@ -16,7 +16,7 @@ from pilothouse.observe.model import BrowserUnreachable, SecurityBlocked
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from pilothouse.core.call_priority import Precedence
+    from pilothouse.core.call_priority import CallPriority
     from pilothouse.core.settings import Settings
     from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
@@ -34,14 +34,14 @@ class Connections:
         settings: Settings,
         environ: Mapping[str, str],
         foreign_ports: Callable[[], frozenset[int]],
-        precedence: Precedence | None,
+        priority: CallPriority | None,
         opened: Callable[[Key, Browser], None],
     ) -> None:
         """`opened` is told of each new connection, and serves it."""
         self._settings = settings
         self._environ = environ
         self._foreign_ports = foreign_ports
-        self._precedence = precedence
+        self._priority = priority
         self._opened = opened
         self._browsers: dict[Key, Browser] = {}
         self.pipes: dict[Key, BrowserPipe] = {}
@@ -91,7 +91,7 @@ class Connections:
             local_only=self._settings.cdp_security_localonly,
             environ=self._environ,
         )
-        browser = Browser(endpoint, self._precedence)
+        browser = Browser(endpoint, self._priority)
         try:
             await browser.open()
         except (OSError, TimeoutError, CdpError) as error:
@@ -104,7 +104,7 @@ class Connections:
         return browser
 
     async def _share(self, session_id: str, pipe: BrowserPipe | None) -> Browser:
-        browser = Browser(Endpoint(session_id, NO_PORT, ""), self._precedence, pipe)
+        browser = Browser(Endpoint(session_id, NO_PORT, ""), self._priority, pipe)
         try:
             if pipe is None:
                 raise OSError("it has ended")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from pilothouse.core.call_priority import Precedence
+    from pilothouse.core.call_priority import CallPriority
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline.clock import Clock
@@ -65,7 +65,7 @@ class Observatory:
         keep: Keep | None,
         debug_port: Callable[[str], int | None] = lambda _: None,
         foreign_ports: Callable[[], frozenset[int]] = frozenset,
-        precedence: Precedence | None = None,
+        priority: CallPriority | None = None,
     ) -> None:
         """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring.
 
@@ -87,7 +87,7 @@ class Observatory:
         """Targets whose time to live was over, each with it in seconds; the newest last."""
         self._next_seqs: dict[str, int] = {}
         """Of targets whose observation was dropped: their seq goes on, it never begins again."""
-        self._connections = Connections(settings, environ, foreign_ports, precedence, self._opened)
+        self._connections = Connections(settings, environ, foreign_ports, priority, self._opened)
         self._retired: Counter[str] = Counter()
         """Counts of observations that are gone."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pilothouse.core.call_priority import Precedence
+from pilothouse.core.call_priority import CallPriority
 from pilothouse.core.declare.faults import RateLimited
 from pilothouse.core.declare.listing import Selection
 from pilothouse.core.declare.registry import Registry
@@ -66,7 +66,7 @@ class Runtime:
     """Ports of this machine on which Pilothouse itself answers."""
     shared: Session
     """Holds the ports that exist once in this process."""
-    precedence: Precedence
+    priority: CallPriority
     hub: Hub | None = None
     paired: bool = False
     """A Chrome with the extension was paired in this home."""
@@ -200,7 +200,7 @@ async def open_runtime(
     if hub is not None:
         listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
     services = Doors()
-    precedence = Precedence()
+    priority = CallPriority()
     # What sessions share is closed after the last of them.
     async with _tasks() as lasting, _tasks() as tasks:
         pusher = Pusher(tasks)
@@ -216,7 +216,7 @@ async def open_runtime(
                 provider,
                 debug_ports,
                 listeners,
-                precedence,
+                priority,
                 services,
                 shared=shared,
                 hub=hub,
@@ -262,7 +262,7 @@ async def open_runtime(
             debug_ports=debug_ports,
             listeners=listeners,
             shared=common,
-            precedence=precedence,
+            priority=priority,
             hub=hub,
             services=services,
             paired=paired,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.core.call_priority import Precedence
+from pilothouse.core.call_priority import CallPriority
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.server.claimed_ports import DebugPorts
 
@@ -51,7 +51,7 @@ class Session:
     """Of all agents' browsers; one book for the whole process."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
-    precedence: Precedence = field(default_factory=Precedence)
+    priority: CallPriority = field(default_factory=CallPriority)
     """What waits while calls are taken in and answered."""
     services: dict[str, str] = field(default_factory=dict)
     """Doors beside MCP that are open in this process, each with its address or why it is off."""

@@ -47,7 +47,7 @@ async def _observatory(session: Session) -> AsyncIterator[object]:
                 keep,
                 lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
                 lambda: session.debug_ports.foreign(session.id),
-                session.precedence,
+                session.priority,
             )
 
         async with open_observatory(make, session.metrics.at_scrape) as observatory:

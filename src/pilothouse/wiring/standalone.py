@@ -206,8 +206,8 @@ async def _stdio(
         async with open_runtime(
             specs, settings, redactor, log, paired=is_paired(settings)
         ) as runtime:
-            writer = Writer(wire_out, bypass, runtime.precedence.answered)
-            reader = Reader(wire_in, writer, asked=runtime.precedence.asked)
+            writer = Writer(wire_out, bypass, runtime.priority.answered)
+            reader = Reader(wire_in, writer, asked=runtime.priority.asked)
             server = build_server(runtime, bypass)
             if extend is not None:
                 extend(server)

@@ -177,7 +177,7 @@ class BrowserPipe:
 
 
 class ObserverLine:
-    """The observer's part of a pipe. Its messages wait while calls are answered (a `Flood`)."""
+    """The observer's part of a pipe. Its messages wait while calls are answered (a `Pausable`)."""
 
     first_id = FIRST_OWN_ID + 1
 

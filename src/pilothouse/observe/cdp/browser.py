@@ -32,7 +32,7 @@ from pilothouse.observe.record.error_details import EXPLAINED, Explainer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from pilothouse.core.call_priority import Precedence
+    from pilothouse.core.call_priority import CallPriority
     from pilothouse.machine.chromium.shared_pipe import BrowserPipe
     from pilothouse.observe.cdp.endpoint import Endpoint
     from pilothouse.observe.model import Body
@@ -77,13 +77,13 @@ class Browser:
     def __init__(
         self,
         endpoint: Endpoint,
-        precedence: Precedence | None = None,
+        priority: CallPriority | None = None,
         pipe: BrowserPipe | None = None,
     ) -> None:
         """With a pipe, that is how it is reached, and not at its endpoint."""
         self.endpoint = endpoint
         self._pipe = pipe
-        self._precedence = precedence
+        self._priority = priority
         self._cdp: Cdp | None = None
         self._sessions: dict[str, Attached] = {}
         self._page_session: dict[str, str] = {}
@@ -117,9 +117,9 @@ class Browser:
     async def open(self) -> None:
         """Raises OSError, TimeoutError or CdpError."""
         if self._pipe is not None:
-            self._cdp = await Cdp.share(self._pipe, self._on_event, self._precedence)
+            self._cdp = await Cdp.share(self._pipe, self._on_event, self._priority)
         else:
-            self._cdp = await Cdp.open(self.endpoint.url, self._on_event, self._precedence)
+            self._cdp = await Cdp.open(self.endpoint.url, self._on_event, self._priority)
 
     async def run(self) -> None:
         """Serve the connection until it is gone."""

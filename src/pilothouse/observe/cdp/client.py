@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from pilothouse.core.call_priority import Precedence
+from pilothouse.core.call_priority import CallPriority
 from pilothouse.observe.cdp.websocket import WireError, connect
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 
 class Carrier(Protocol):
-    """What takes messages to a browser: a `Flood` that may be closed."""
+    """What takes messages to a browser: a `Pausable` that may be closed."""
 
     closed: asyncio.Event
 
@@ -83,9 +83,9 @@ class Counts:
 class Cdp:
     """A connection to one browser."""
 
-    def __init__(self, on_event: OnEvent, precedence: Precedence | None = None) -> None:
+    def __init__(self, on_event: OnEvent, priority: CallPriority | None = None) -> None:
         self._on_event = on_event
-        self._precedence = precedence or Precedence()
+        self._priority = priority or CallPriority()
         self._wire: Carrier | None = None
         self._root = ""
         """The session that stands for the browser; on a pipe its own one is somebody else's."""
@@ -95,29 +95,29 @@ class Cdp:
         self.counts = Counts()
 
     @classmethod
-    async def open(cls, url: str, on_event: OnEvent, precedence: Precedence | None = None) -> Cdp:
+    async def open(cls, url: str, on_event: OnEvent, priority: CallPriority | None = None) -> Cdp:
         """Raises OSError, TimeoutError or CdpError when the browser cannot be reached."""
-        cdp = cls(on_event, precedence)
+        cdp = cls(on_event, priority)
         try:
             cdp._wire = await connect(url, cdp._take, max_bytes=MAX_FRAME_BYTES, deadline=CONNECT_S)
         except WireError as error:
             raise CdpError("connect", str(error)) from error
-        cdp._precedence.add(cdp._wire)
+        cdp._priority.add(cdp._wire)
         return cdp
 
     @classmethod
     async def share(
-        cls, pipe: BrowserPipe, on_event: OnEvent, precedence: Precedence | None = None
+        cls, pipe: BrowserPipe, on_event: OnEvent, priority: CallPriority | None = None
     ) -> Cdp:
         """Speak on a pipe by which somebody else drives the browser.
 
         Raises:
             OSError, TimeoutError: the browser has ended or does not answer.
         """
-        cdp = cls(on_event, precedence)
+        cdp = cls(on_event, priority)
         cdp._wire = line = await pipe.open_line(cdp._take)
         cdp._root, cdp._last_id = line.session, line.first_id
-        cdp._precedence.add(line)
+        cdp._priority.add(line)
         return cdp
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class Cdp:
             await self._wire.closed.wait()
         finally:
             self._closed = True
-            self._precedence.discard(self._wire)
+            self._priority.discard(self._wire)
             self._fail(lambda pending: True, "the browser closed the connection")
 
     @property
@@ -137,7 +137,7 @@ class Cdp:
     async def close(self) -> None:
         self._closed = True
         if self._wire is not None:
-            self._precedence.discard(self._wire)
+            self._priority.discard(self._wire)
             self._wire.close()
             await self._wire.closed.wait()
 

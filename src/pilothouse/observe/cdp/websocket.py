@@ -201,7 +201,7 @@ class Wire(asyncio.BufferedProtocol):
         self.release()  # its answer may be waited for
         self._write(masked(_TEXT, text))
 
-    # A `Flood`, which waits for calls
+    # A `Pausable`, which waits for calls
 
     def hold(self) -> None:
         if self._is_flooded and self._held is None and self._transport is not None:

@@ -84,7 +84,7 @@ class _Door:
             link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
         try:
             bypass = SdkBypass()
-            first = self._runtime.precedence
+            first = self._runtime.priority
             writer = Writer(link.fileno(), bypass, first.answered)
             lines = Reader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.core.call_priority import Precedence
+from pilothouse.core.call_priority import CallPriority
 from pilothouse.observe.cdp.websocket import _GUID, READ_BYTES, Wire, connect
 
 if TYPE_CHECKING:
@@ -61,15 +61,15 @@ async def until(came: list[bytes], number: int) -> None:
 
 @pytest.mark.anyio
 async def test_a_flood_waits_until_the_call_is_answered_and_loses_nothing() -> None:
-    precedence = Precedence()
+    priority = CallPriority()
     async with flooding(2_000) as (wire, came):
-        precedence.add(wire)
+        priority.add(wire)
         await until(came, READ_BYTES // 1_000)
-        precedence.asked()
+        priority.asked()
         before = len(came)
         await turns(20)
         assert len(came) == before < 2_000
-        precedence.answered()
+        priority.answered()
         await until(came, 2_000)
 
 
