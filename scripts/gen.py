@@ -20,7 +20,7 @@ import pilothouse.intercept.rest.app  # noqa: F401  # likewise
 from pilothouse.core.declare.faults import COMMON, Fault
 from pilothouse.core.declare.offered import said
 from pilothouse.core.declare.registry import Registry
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import SETTINGS, Setting, Settings
 from pilothouse.core.timeline.events import Event
 from pilothouse.hub.mcp.template_probe import capture
@@ -272,7 +272,7 @@ async def _template() -> Template:
             GROUP_SPECS, settings, redactor, Log("gen", "error", redactor)
         ) as runtime:
             pages = Pages(page=str, css="")
-            app = http_app(runtime, build_server(runtime), Doorkeeper(), None, pages, "")
+            app = http_app(runtime, build_server(runtime), OriginPolicy(), None, pages, "")
             async with serving(app, listener):
                 return await capture(Upstream("localhost", path=f"{folder}/pages"))
 

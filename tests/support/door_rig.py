@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from pilothouse.core.net.http1 import Chunked, Counted, parse_answer_head, parse_request_head
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import Settings
 from pilothouse.hub.http.endpoint import Endpoint
-from pilothouse.hub.http.listener import Door
+from pilothouse.hub.http.listener import HttpListener
 from pilothouse.hub.http.upstream import Relay
 from pilothouse.hub.mcp.template_probe import capture
 from pilothouse.hub.model import Key, SessionRecord
@@ -144,7 +144,7 @@ async def own_workers(
             async with open_runtime((*GROUP_SPECS, spec), settings, redactor, log) as runtime:
                 server = build_server(runtime)
                 extend(server)
-                app = http_app(runtime, server, Doorkeeper(), None, pages, "")
+                app = http_app(runtime, server, OriginPolicy(), None, pages, "")
                 async with serving(app, listener):
                     hand = Hand(Upstream("localhost", path=path), scope.cancel)
                     task_status.started(hand)
@@ -271,7 +271,7 @@ class Rig[W: Workers = Crew]:
     """A door that is open."""
 
     port: int
-    door: Door
+    door: HttpListener
     registry: Registry
     crew: W
     reported: list[Exception]
@@ -294,7 +294,7 @@ async def door[W: Workers](
     *,
     pages: Upstream | None = None,
     authenticate: Authenticate | None = None,
-    doorkeeper: Doorkeeper | None = None,
+    origin_policy: OriginPolicy | None = None,
     max_sessions: int = 1000,
     shared: Shared | None = None,
     listener: socket.socket | None = None,
@@ -320,11 +320,11 @@ async def door[W: Workers](
         templates=templates,
         clock=time.time,
     )
-    served = Door(
+    served = HttpListener(
         endpoint,
         relay,
         pages or Upstream("", path="/nowhere"),
-        doorkeeper or Doorkeeper(),
+        origin_policy or OriginPolicy(),
         lambda what, error: reported.append(error),
         authenticate,
         shared.peers,

@@ -16,7 +16,7 @@ import anyio
 
 from pilothouse import __version__
 from pilothouse.core.settings import BY_NAME, packed, unpacked
-from pilothouse.hub.control.server import ControlDoor
+from pilothouse.hub.control.server import ControlServer
 from pilothouse.hub.own_template import own_template
 from pilothouse.hub.pages import HubCounts, admitter, authenticator, pages_app, throttle
 from pilothouse.hub.ports import Upstream
@@ -28,7 +28,7 @@ from pilothouse.hub.workers.bridges.http_to_lines import Bridges
 from pilothouse.hub.workers.builtin import SERVICES
 from pilothouse.hub.workers.factory import open_pool, run_folder
 from pilothouse.ipc.local_socket import listen_at
-from pilothouse.machine.net.http_token import doorkeeper, http_access
+from pilothouse.machine.net.http_token import http_access, origin_policy
 from pilothouse.server.runtime import open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
 from pilothouse.wiring.extension_pairing import is_paired, watch_pairing
@@ -115,7 +115,7 @@ async def serve(plan: Plan) -> None:
 class RunningHub:
     """A hub that serves."""
 
-    def __init__(self, plan: Plan, runtime: Runtime, hub: Hub, control: ControlDoor) -> None:
+    def __init__(self, plan: Plan, runtime: Runtime, hub: Hub, control: ControlServer) -> None:
         self.hub = hub
         self.control = control
         self._plan = plan
@@ -182,7 +182,7 @@ async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Ru
             pool=pool,
             kind=kind,
             pages=Upstream("", path=str(folder / PAGES)),
-            doorkeeper=doorkeeper(settings),
+            origin_policy=origin_policy(settings),
             clock=time.time,
             report=lambda what, error: log.error("request_failed", error, request=what),
             authenticate=None if gate is None else authenticator(gate),
@@ -197,8 +197,8 @@ async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Ru
         pages = pages_app(runtime, hub, services, gate, plan.base_url)
         await enter(_serving(pages, folder / PAGES))
         # Pages that are open would keep the server waiting for their end.
-        stack.callback(hub.door.close)
-        control = ControlDoor(
+        stack.callback(hub.listener.close)
+        control = ControlServer(
             workers=pool,
             registry=shared.registry,
             clock=time.time,
@@ -223,7 +223,7 @@ async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Ru
         sweeping = keep_swept(settings, log, running.learn_swept)
         stack.callback(asyncio.create_task(sweeping).cancel)
         server = await asyncio.get_running_loop().create_server(
-            hub.door.client, sock=plan.listener, ssl=plan.tls
+            hub.listener.client, sock=plan.listener, ssl=plan.tls
         )
         stack.callback(server.close)
         yield running
@@ -271,7 +271,7 @@ async def _leave_when_unused(plan: Plan, running: RunningHub, over: asyncio.Even
     while True:
         await asyncio.sleep(LOOK_S)
         plan.files.bound_log()
-        now, asked = time.monotonic(), running.hub.door.requests
+        now, asked = time.monotonic(), running.hub.listener.requests
         if running.in_use or asked != requests:
             idle_since, requests = now, asked
         elif now - idle_since >= plan.settings.hub_idle:

@@ -173,7 +173,7 @@ class HubCounts:
         metrics.describe("worker_starts_failed", "Workers that could not be started")
         metrics.describe("workers_ended", "Workers that were ended, by the reason")
         metrics.describe("relayed", "Requests that were passed to workers, by their outcome")
-        metrics.describe("http_requests", "Requests that came to the HTTP door")
+        metrics.describe("http_requests", "Requests that came to the HTTP listener")
         for name, help in COUNTED_BY_WORKERS.items():
             metrics.describe(name, help)
         for name in (*_COUNTED.values(), *COUNTED_BY_WORKERS):
@@ -193,10 +193,12 @@ class HubCounts:
         metrics.gauge("workers", "Workers that run", lambda: hub.workers)
         metrics.gauge("workers_queued", "Calls that wait for a worker", lambda: hub.pool.queued)
         metrics.gauge("workers_memory_bytes", "Memory of all workers", lambda: hub.pool.memory)
-        metrics.gauge("http_connections", "Connections to the HTTP door", lambda: len(hub.door))
+        metrics.gauge(
+            "http_connections", "Connections to the HTTP listener", lambda: len(hub.listener)
+        )
 
         def count_requests() -> None:
-            metrics.counters["http_requests", ()] = hub.door.requests
+            metrics.counters["http_requests", ()] = hub.listener.requests
 
         metrics.at_scrape(count_requests)
 

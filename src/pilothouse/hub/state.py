@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pilothouse.hub.http.endpoint import Endpoint
-from pilothouse.hub.http.listener import Door
+from pilothouse.hub.http.listener import HttpListener
 from pilothouse.hub.http.upstream import Relay
 from pilothouse.hub.model import WorkerStartFailed
 from pilothouse.hub.workers import StartFailed
@@ -15,7 +15,7 @@ from pilothouse.hub.workers.pool import RETRY_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.hub.http.listener import Report
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key, SessionRecord
@@ -51,7 +51,7 @@ class Seat(NamedTuple):
 
 
 class Hub:
-    """Sessions, workers and the door that leads to them."""
+    """Sessions, workers and the listener that leads to them."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Hub:
         pool: Pool,
         kind: Kind,
         pages: Upstream,
-        doorkeeper: Doorkeeper,
+        origin_policy: OriginPolicy,
         clock: Callable[[], float],
         report: Report,
         authenticate: Authenticate | None = None,
@@ -100,8 +100,8 @@ class Hub:
             throttle=throttle,
             traffic=traffic,
         )
-        self.door = Door(
-            self._endpoint, self._relay, pages, doorkeeper, report, authenticate, peers, admit
+        self.listener = HttpListener(
+            self._endpoint, self._relay, pages, origin_policy, report, authenticate, peers, admit
         )
 
     async def template(self) -> Template:
@@ -122,7 +122,7 @@ class Hub:
 
     async def close(self) -> None:
         """Hang up on everybody; workers are the pool's to end."""
-        self.door.close()
+        self.listener.close()
         await self._endpoint.close()
         self._relay.close()
 
@@ -135,7 +135,7 @@ class Hub:
     @property
     def in_use(self) -> bool:
         """Whether somebody is connected by HTTP, or a worker runs or is about to."""
-        return len(self.door) > 0 or any(True for _ in self.pool.entries())
+        return len(self.listener) > 0 or any(True for _ in self.pool.entries())
 
     def seats(self) -> Iterator[Seat]:
         """The sessions that were used last, each with its worker."""
@@ -165,7 +165,7 @@ class Hub:
             "workers": self.workers,
             "queued": self.pool.queued,
             "memory": self.pool.memory,
-            "requests": self.door.requests,
+            "requests": self.listener.requests,
             "seats": [seat._asdict() for seat in self.seats()],
         }
 

@@ -21,7 +21,7 @@ LEAVE_S = 5.0
 
 
 @asynccontextmanager
-async def open_service_door(
+async def serve_rpc(
     path: Path, serve: Callable[[Line], Served], report: Report
 ) -> AsyncIterator[None]:
     """Take connections of this user until the block ends; each is served by what `serve` makes.
@@ -61,7 +61,7 @@ class _ServedLine(Line):
         self._lines.add(self)
         uid = peer_uid(transport.get_extra_info("socket"))
         if uid != os.getuid():
-            self._report("service_door", PermissionError(f"user {uid} was refused"))
+            self._report("service_socket", PermissionError(f"user {uid} was refused"))
             self.close("it is another user's")
 
     def close(self, why: str) -> None:

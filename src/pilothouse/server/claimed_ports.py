@@ -1,4 +1,4 @@
-"""Where this machine answers: ports that agents must not reach, and doors that they may know.
+"""Where this machine answers: ports that agents must not reach, and services that they may know.
 
 A page or an agent that reached another session's debugging port could read and drive its browser,
 so these ports are refused to everybody but their owner. What other processes of ours have is
@@ -54,8 +54,8 @@ class DebugPorts:
         )
 
 
-class Doors(dict[str, str]):
-    """Doors beside MCP that are open in this process, each with its address or why it is off."""
+class ServiceAddresses(dict[str, str]):
+    """Services beside MCP that are open in this process, each with its address or why it is off."""
 
     def __init__(self) -> None:
         super().__init__()

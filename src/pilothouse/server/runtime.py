@@ -18,7 +18,7 @@ from pilothouse.core.rate_limit import RateLimit
 from pilothouse.core.timeline.clock import Clock, anchored
 from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
 from pilothouse.server.call import Caller
-from pilothouse.server.claimed_ports import DebugPorts, Doors, Listeners
+from pilothouse.server.claimed_ports import DebugPorts, Listeners, ServiceAddresses
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
 from pilothouse.server.render import failure
@@ -70,8 +70,8 @@ class Runtime:
     hub: Hub | None = None
     paired: bool = False
     """A Chrome with the extension was paired in this home."""
-    services: Doors = field(default_factory=Doors)
-    """Doors beside MCP, each with its address or why it is off."""
+    services: ServiceAddresses = field(default_factory=ServiceAddresses)
+    """Services beside MCP, each with its address or why it is off."""
     _services_elsewhere: dict[str, str] = field(default_factory=dict)
     _tools: dict[str, Tool] = field(default_factory=dict)
     """Of the groups that were imported."""
@@ -85,7 +85,7 @@ class Runtime:
         paired: bool,
     ) -> None:
         """Other processes have these debugging ports, answer on those ports, and the hub has
-        these doors, and knows of a paired Chrome or not."""
+        these services, and knows of a paired Chrome or not."""
         if paired:
             self.learn_paired()
         self.debug_ports.elsewhere = frozenset(foreign)
@@ -105,7 +105,7 @@ class Runtime:
 
     @property
     def all_services(self) -> dict[str, str]:
-        """Doors beside MCP, those of the hub included."""
+        """Services beside MCP, those of the hub included."""
         if self.hub is not None and self.hub.lost is not None:
             return {**self.services, "hub": f"off: {self.hub.lost.message}"}
         return {**self.services, **self._services_elsewhere}
@@ -199,7 +199,7 @@ async def open_runtime(
     listeners = Listeners()
     if hub is not None:
         listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
-    services = Doors()
+    services = ServiceAddresses()
     priority = CallPriority()
     # What sessions share is closed after the last of them.
     async with _tasks() as lasting, _tasks() as tasks:

@@ -54,7 +54,7 @@ class Session:
     priority: CallPriority = field(default_factory=CallPriority)
     """What waits while calls are taken in and answered."""
     services: dict[str, str] = field(default_factory=dict)
-    """Doors beside MCP that are open in this process, each with its address or why it is off."""
+    """Services beside MCP that are open in this process, each with its address or why it is off."""
     client_roots: Callable[[], Awaitable[Sequence[str]]] | None = None
     """Asks a local client which folders it works in."""
     unserved: Callable[[], Collection[str]] = tuple

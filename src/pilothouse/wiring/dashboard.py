@@ -77,6 +77,6 @@ class _Packets:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            doors = await asyncio.to_thread(import_module, "pilothouse.wiring.intercept_http")
-            self._app = doors.packet_views(self._runtime.shared)[self._path]
+            views = await asyncio.to_thread(import_module, "pilothouse.wiring.intercept_http")
+            self._app = views.packet_views(self._runtime.shared)[self._path]
         await self._app(scope, receive, send)

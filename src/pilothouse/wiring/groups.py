@@ -177,7 +177,7 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
     from pilothouse.machine.child import start_child
     from pilothouse.machine.folders import private_folder
     from pilothouse.machine.net.http_token import http_token_file
-    from pilothouse.wiring.intercept_http import intercept_doors
+    from pilothouse.wiring.intercept_http import intercept_listeners
 
     settings = shared.settings
     async with (
@@ -201,9 +201,9 @@ async def _proxy(shared: Session) -> AsyncIterator[object]:
                 f"--policy={_policy(settings)}",
             ],
         ) as proxy,
-        intercept_doors(shared, proxy),
+        intercept_listeners(shared, proxy),
     ):
-        # Not before the doors are open: the engine must know their ports to keep clients out.
+        # Not before they listen: the engine must know their ports to keep clients out.
         await proxy.listen_if_wanted()
         yield proxy
 

@@ -1,4 +1,4 @@
-"""The doors of the intercept group beside MCP: its REST API, the endpoint for configurations, and
+"""The servers of the intercept group beside MCP: its REST API, the endpoint for configurations, and
 what the dashboard shows of the history.
 
 The first two are opened with the first call that uses the group. One whose port is taken stays
@@ -15,7 +15,7 @@ import anyio
 from starlette.requests import Request
 
 from pilothouse.core.declare.faults import Fault
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.intercept.agent import View
 from pilothouse.intercept.model import TokenRefused
@@ -46,14 +46,14 @@ TOKEN_HEADER = "X-Intercept-Token"
 
 
 @asynccontextmanager
-async def intercept_doors(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
-    """Both doors, as far as they can be opened, until the block ends."""
+async def intercept_listeners(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
+    """Both servers, as far as they can be opened, until the block ends."""
     from pilothouse.intercept.tools.listing import TOOLS
 
     access = _access(shared)
 
     def guard(app: Any) -> Any:
-        return Guard(app, Doorkeeper(), access)
+        return Guard(app, OriginPolicy(), access)
 
     service = _service(
         shared, proxy, "REST", tools_listing=lambda: [_listed(tool) for tool in TOOLS]

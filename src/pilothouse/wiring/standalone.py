@@ -14,7 +14,7 @@ from pilothouse.core.regex import BadPattern, compile_pattern
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.settings import SETTINGS
 from pilothouse.machine.chromium.finder import find_browser
-from pilothouse.machine.net.http_token import check_token, doorkeeper, http_access
+from pilothouse.machine.net.http_token import check_token, http_access, origin_policy
 from pilothouse.server.logs import Log, adopt_library_logs
 from pilothouse.server.runtime import Runtime, open_runtime
 from pilothouse.wiring.daily_sweep import keep_swept
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pilothouse.server.transports.oauth import OAuthConfig
 
     type Extend = Callable[[Server[Any]], None]
-    """Adds handlers to the MCP server; the conformance fixtures come in by this door."""
+    """Adds handlers to the MCP server; the conformance fixtures come in by it."""
 
 
 PORT_TRIES = 50
@@ -98,7 +98,7 @@ def make_log(settings: Settings, redactor: Redactor) -> Log:
 
 
 def check_startable(settings: Settings) -> None:
-    """Raises StartError where starting would leave a door open."""
+    """Raises StartError where starting would leave it open to others."""
     oauth = (settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
     if any(oauth) and not all(oauth):
         raise StartError("OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL must be set together")
@@ -244,7 +244,7 @@ async def _serve_metrics(
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.server.transports.asgi import serving
     from pilothouse.server.transports.edge import Guard
     from pilothouse.server.transports.pages import health, health_answer, listen
@@ -260,7 +260,7 @@ async def _serve_metrics(
     runtime.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
     access = http_access(runtime.settings, runtime.redactor)
-    async with serving(Guard(Starlette(routes=routes), Doorkeeper(), access), listener):
+    async with serving(Guard(Starlette(routes=routes), OriginPolicy(), access), listener):
         await anyio.sleep_forever()
 
 
@@ -372,7 +372,7 @@ async def _http(
         app = http_app(
             runtime,
             server,
-            doorkeeper(settings),
+            origin_policy(settings),
             oauth,
             shown,
             base_url,

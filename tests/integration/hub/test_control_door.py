@@ -15,7 +15,7 @@ import pytest
 
 from pilothouse import __version__
 from pilothouse.hub.control.protocol import ask
-from pilothouse.hub.control.server import ControlDoor
+from pilothouse.hub.control.server import ControlServer
 from pilothouse.hub.model import TooBusy
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.sessions.registry import MemoryRegistry
@@ -101,7 +101,7 @@ class Visit:
 
 
 class Rig:
-    def __init__(self, path: Path, crew: Crew, door: ControlDoor, stopped: asyncio.Event) -> None:
+    def __init__(self, path: Path, crew: Crew, door: ControlServer, stopped: asyncio.Event) -> None:
         self.path = path
         self.crew = crew
         self.door = door
@@ -119,7 +119,7 @@ class Rig:
 @pytest.fixture
 async def rig(sockets: Path) -> AsyncIterator[Rig]:
     crew, stopped = Crew(), asyncio.Event()
-    door = ControlDoor(
+    door = ControlServer(
         workers=crew,
         registry=MemoryRegistry(time.monotonic, max_sessions=3),
         clock=time.monotonic,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.hub.http import connection, listener
 from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key
@@ -49,8 +49,8 @@ async def answer(asked: Asked) -> None:
 async def upstream(tmp_path: Path) -> AsyncIterator[tuple[Plain, Rig]]:
     async with plain(tmp_path / "u", answer) as (served, crew):
         pages = Upstream("", path=str(tmp_path / "u"))
-        doorkeeper = Doorkeeper("https://pilot.example", ["https://friend.example"])
-        async with door(crew, TEMPLATE, pages=pages, doorkeeper=doorkeeper) as rig:
+        origin_policy = OriginPolicy("https://pilot.example", ["https://friend.example"])
+        async with door(crew, TEMPLATE, pages=pages, origin_policy=origin_policy) as rig:
             yield served, rig
 
 

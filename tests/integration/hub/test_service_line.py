@@ -19,7 +19,7 @@ from pilothouse.hub.services.client import ServiceLink
 from pilothouse.ipc import unix
 from pilothouse.ipc.frames import BadMessage
 from pilothouse.ipc.rpc import MOST_UNREAD, Line, LineLost, ServiceBroke
-from pilothouse.ipc.unix import open_service_door
+from pilothouse.ipc.unix import serve_rpc
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ async def test_a_link_joins_learns_and_says_when_it_is_lost(sockets: Path) -> No
         desks.append(Desk())
         return desks[-1]
 
-    async with open_service_door(sockets / "s", serve, lambda do, error: None):
+    async with serve_rpc(sockets / "s", serve, lambda do, error: None):
         mode = os.stat(sockets / "s").st_mode
         assert stat.S_ISSOCK(mode)
         assert stat.S_IMODE(mode) == 0o600
@@ -289,7 +289,7 @@ async def test_another_user_is_not_served(sockets: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(unix, "peer_uid", lambda link: os.getuid() + 1)
     reported: list[str] = []
     link = ServiceLink("agent", lambda do, error: None)
-    async with open_service_door(
+    async with serve_rpc(
         sockets / "s", lambda line: Desk(), lambda do, error: reported.append(str(error))
     ):
         with pytest.raises(ConnectionError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.sessions.registry import MemoryRegistry
 from pilothouse.hub.state import Hub
@@ -76,11 +76,11 @@ async def served(kind: CommandKind) -> AsyncIterator[httpx.AsyncClient]:
         pool=pool,
         kind=kind,
         pages=Upstream("", path="/nowhere"),
-        doorkeeper=Doorkeeper(),
+        origin_policy=OriginPolicy(),
         clock=time.time,
         report=lambda what, error: pytest.fail(f"{what}: {error}"),
     )
-    server = await asyncio.get_running_loop().create_server(hub.door.client, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(hub.listener.client, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
         async with httpx.AsyncClient(

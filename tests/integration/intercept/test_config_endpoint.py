@@ -14,7 +14,7 @@ import httpx
 import pytest
 import uvicorn
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.secrets.check import MAX_FAILURES
 from pilothouse.intercept.config.store import ConfigStore
 from pilothouse.intercept.model import EngineUnreachable, ReadOnly, TokenRefused
@@ -90,7 +90,7 @@ def service_in(folder: Path) -> Service:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
     """One endpoint for all tests; each gives its service a folder of its own."""
     service = service_in(tmp_path_factory.mktemp("first"))
-    with serving(config_app(service, lambda app: Guard(app, Doorkeeper()))) as base:
+    with serving(config_app(service, lambda app: Guard(app, OriginPolicy()))) as base:
         yield base, service
 
 

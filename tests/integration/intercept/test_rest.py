@@ -10,7 +10,7 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.intercept.rest.app import Service, rest_app
 from pilothouse.intercept.rest.json_body import MAX_BYTES
@@ -363,7 +363,7 @@ async def test_a_defect_of_ours_is_an_incident_and_tells_nothing_else() -> None:
         tools_listing=list,
         incident=lambda error: "1nc1dent",
     )
-    app = rest_app(service, lambda inner: Guard(inner, Doorkeeper()))
+    app = rest_app(service, lambda inner: Guard(inner, OriginPolicy()))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:32350"
     ) as broken:

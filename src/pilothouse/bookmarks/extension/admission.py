@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from websockets.asyncio.server import ServerConnection
 
 from pilothouse.bookmarks.extension.protocol import ORIGIN
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.machine.net.local_users import Caller, caller_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FOREIGN_USER = (
     "This server takes connections of the user who started it and of root alone. Connect as that"
     " user, or start it with --local-users all: then the pairing code alone decides.\n"
 )
-_doorkeeper = Doorkeeper()
+_origin_policy = OriginPolicy()
 
 
 def check_request(socket: ServerConnection, request: Request) -> Response | None:
@@ -35,7 +35,7 @@ def check_request(socket: ServerConnection, request: Request) -> Response | None
     if isinstance(socket, Socket) and socket.caller is Caller.OTHER:
         return socket.respond(403, FOREIGN_USER)
     hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
-    if len(hosts) != 1 or not _doorkeeper.admits_host(hosts[0]):
+    if len(hosts) != 1 or not _origin_policy.admits_host(hosts[0]):
         return socket.respond(403, "This server is for this machine alone.\n")
     if origins != [ORIGIN]:
         return socket.respond(403, "Only the Pilothouse extension may connect here.\n")

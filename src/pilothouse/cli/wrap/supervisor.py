@@ -67,7 +67,7 @@ class Supervisor:
         self._clock = anchored(time.time, time.monotonic)
         self._since = self._clock()
         self.done = asyncio.Event()
-        self.door: asyncio.Server
+        self.server: asyncio.Server
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question."""
@@ -108,7 +108,7 @@ class Supervisor:
     async def shutdown(self) -> Answer:
         before = self._server.info
         # Whoever comes from now on finds nobody, and may start anew.
-        self.door.close()
+        self.server.close()
         gently = await self._server.stop(GRACE_S)
         now = self._clock()
         remember("It was shut down.", self._folder, asdict(before.logs))
@@ -160,8 +160,8 @@ async def keep(order: Order) -> None:
     supervisor = Supervisor(server, folder, shlex.join(order.command) or "the app")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, supervisor.done.set)
-    supervisor.door = await asyncio.start_unix_server(supervisor.meet, SOCKET)
-    async with supervisor.door:
+    supervisor.server = await asyncio.start_unix_server(supervisor.meet, SOCKET)
+    async with supervisor.server:
         _say(shown(server.info))
         waits = {asyncio.create_task(ended.wait()), asyncio.create_task(supervisor.done.wait())}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -32,7 +32,7 @@ def _parsed(origin: str) -> tuple[str, str] | None:
     return None if found is None else _site(found.group(1), found.group(2))
 
 
-class Doorkeeper:
+class OriginPolicy:
     """Judges the Host and Origin headers of one server."""
 
     def __init__(

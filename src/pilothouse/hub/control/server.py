@@ -32,7 +32,7 @@ AGAIN_S = 0.1
 """A listener that cannot take a connection is tried again after this."""
 
 
-class ControlDoor:
+class ControlServer:
     """All who are connected to the control socket of one hub."""
 
     def __init__(
@@ -196,8 +196,8 @@ def remove(path: Path) -> None:
 class Visitor:
     """One connection."""
 
-    def __init__(self, door: ControlDoor, writer: asyncio.StreamWriter) -> None:
-        self._door = door
+    def __init__(self, server: ControlServer, writer: asyncio.StreamWriter) -> None:
+        self._server = server
         self._writer = writer
         self._record: SessionRecord | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -222,30 +222,30 @@ class Visitor:
                     # A task, so that the relay's leaving is noticed meanwhile.
                     self._starting = asyncio.create_task(self._worker(self._record))
             case {"status": True}:
-                self.say(status=self._door.status())
+                self.say(status=self._server.status())
             case {"compare": dict(wanted)}:
-                self.say(differ=self._door.differing(wanted))
+                self.say(differ=self._server.differing(wanted))
             case {"stop": True}:
                 self.say(stopping=True)
-                self._door.stop()
+                self._server.stop()
             case _:
                 raise BadWord(f"{', '.join(map(str, word))[:100]!r} is not understood here and now")
 
     async def _hello(self, hello: Hello) -> None:
-        version = self._door.welcome()["version"]
+        version = self._server.welcome()["version"]
         if hello.version != version:
             self.say(refused=f"this hub is of version {version}, the relay of {hello.version}")
             return
         try:
-            self._record = await self._door.join(hello)
+            self._record = await self._server.join(hello)
         except GatewayFault as fault:
             self.say(refused=fault.message)
         else:
-            self.say(welcome=self._door.welcome())
+            self.say(welcome=self._server.welcome())
 
     async def _worker(self, record: SessionRecord) -> None:
         try:
-            self.say(worker=await self._door.worker(record))
+            self.say(worker=await self._server.worker(record))
         except GatewayFault as fault:
             self.say(
                 fault={
@@ -260,4 +260,4 @@ class Visitor:
             self._starting.cancel()
         if self._record is not None:
             record, self._record = self._record, None
-            await self._door.leave(record)
+            await self._server.leave(record)

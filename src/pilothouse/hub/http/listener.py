@@ -1,4 +1,4 @@
-"""The hub's HTTP door: no framework stands where a call passes.
+"""The hub's HTTP listener: no framework stands where a call passes.
 
 Every request is judged by its Host and Origin first. MCP goes to the endpoints; all else is the
 pages', whose application listens on a private socket and is just one more upstream.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pilothouse.core.net.http1 import RequestHead
-    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.hub.http.endpoint import Endpoint
     from pilothouse.hub.http.upstream import Relay
     from pilothouse.hub.ports import Admit, Authenticate, Upstream
@@ -41,7 +41,7 @@ SWEEP_S = 1.0
 MAX_CONNECTIONS = 4_000
 
 
-class Door:
+class HttpListener:
     """Serves connections; `client` makes the protocols for listeners."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Door:
         endpoint: Endpoint,
         relay: Relay,
         pages: Upstream,
-        doorkeeper: Doorkeeper,
+        origin_policy: OriginPolicy,
         report: Report,
         authenticate: Authenticate | None = None,
         peers: Peers | None = None,
@@ -58,7 +58,7 @@ class Door:
         self._endpoint = endpoint
         self._relay = relay
         self._pages = pages
-        self._doorkeeper = doorkeeper
+        self._origin_policy = origin_policy
         self._report = report
         self._authenticate = authenticate
         self._peers = peers
@@ -150,9 +150,9 @@ class Door:
         if not head.target.startswith("/") or "#" in head.target:
             raise BadMessage("ask for a path, such as /mcp")
         host = head.one("host")
-        if not self._doorkeeper.admits_host(host):
+        if not self._origin_policy.admits_host(host):
             return _refusal(421, "Host names another server; use 127.0.0.1 or localhost")
-        if not self._doorkeeper.admits_origin(head.one("origin"), host or ""):
+        if not self._origin_policy.admits_origin(head.one("origin"), host or ""):
             why = "Origin is another site; requests of pages are taken from here only"
             return _refusal(403, why)
         return None

@@ -40,7 +40,7 @@ class Mirror(Protocol):
         self, *, foreign: list[int], listeners: list[int], services: dict[str, str], paired: bool
     ) -> None:
         """Debugging ports of other sessions, ports on which other processes of ours answer, and
-        the doors of the hub: exactly these from now on. `paired`: a Chrome was paired."""
+        the services of the hub: exactly these from now on. `paired`: a Chrome was paired."""
 
 
 class Show(Protocol):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.hub.services.client import PORTS, SHOW
 from pilothouse.ipc.frames import BadMessage
 from pilothouse.ipc.rpc import LineLost, ServiceBroke
-from pilothouse.ipc.unix import open_service_door
+from pilothouse.ipc.unix import serve_rpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ async def open_services(runtime: Runtime, path: Path) -> AsyncIterator[Services]
         else:
             runtime.log.error("service_failed", error, do=do)
 
-    async with open_service_door(path, lambda line: WorkerPeer(services, line), report):
+    async with serve_rpc(path, lambda line: WorkerPeer(services, line), report):
         try:
             yield services
         finally:

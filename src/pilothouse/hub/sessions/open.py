@@ -30,7 +30,7 @@ class Shared(NamedTuple):
 
     registry: Registry
     workers: Workers
-    """For the clients of the HTTP door."""
+    """For the clients of the HTTP listener."""
     peers: Peers | None = None
 
 
@@ -43,7 +43,7 @@ async def open_registry(
     Args:
         settings: The hub's own.
         workers: Of this hub.
-        url: At which its door listens.
+        url: At which its listener is reached.
         report: Is told what happens, by name and details.
 
     Raises:

@@ -259,7 +259,7 @@ class Builtin:
         path = self._folder / f"p{next(self._numbers)}"
         came: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
         came = asyncio.get_running_loop().create_future()
-        door = await asyncio.start_unix_server(
+        server = await asyncio.start_unix_server(
             lambda *link: came.set_result(link) if not came.done() else link[1].close(),
             path,
             limit=_LINE_LIMIT,
@@ -289,7 +289,7 @@ class Builtin:
                 raise StartFailed(why) from None
             raise
         finally:
-            door.close()
+            server.close()
             path.unlink(missing_ok=True)
         return parent
 

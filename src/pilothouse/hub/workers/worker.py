@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.hub_port import HubLost
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import Settings, unpacked
 from pilothouse.hub.http.client import delete, get, post
 from pilothouse.hub.ports import Upstream
@@ -123,7 +123,7 @@ async def _answering(
     async with _runtime(settings, redactor, log, order) as runtime:
         pages = Pages(page=lambda _: "", css="")
         served = http_app(
-            runtime, build_server(runtime), Doorkeeper(), None, pages, "http://localhost"
+            runtime, build_server(runtime), OriginPolicy(), None, pages, "http://localhost"
         )
         async with serving_lines(runtime, lines), serving(_with_use(served, runtime), listener):
             yield log
@@ -236,17 +236,17 @@ def warm_up(hub_folder: Path) -> None:
 
 async def _rehearse(folder: Path) -> None:
     settings = Settings(home=str(folder), log_level="error")
-    door = folder / "door"
+    socket_path = folder / "door"
     lines = folder / "lines"
-    async with _answering(settings, listen_at(str(door)), listen_at(str(lines))):
-        await _talk(door)
+    async with _answering(settings, listen_at(str(socket_path)), listen_at(str(lines))):
+        await _talk(socket_path)
         for hello in _HELLOS:
             await _talk_in_lines(lines, hello)
 
 
-async def _talk(door: Path) -> None:
+async def _talk(socket_path: Path) -> None:
     """One conversation in each era, as a hub would have it with a worker."""
-    worker = Upstream("localhost", path=str(door))
+    worker = Upstream("localhost", path=str(socket_path))
     told = await post(worker, *_HELLOS[0])
     session = {"Mcp-Session-Id": told.session, "MCP-Protocol-Version": "2025-11-25"}
     await post(worker, "notifications/initialized", headers=session)
@@ -259,9 +259,9 @@ async def _talk(door: Path) -> None:
     await delete(worker, session)
 
 
-async def _talk_in_lines(door: Path, hello: tuple[str, dict[str, Any]]) -> None:
+async def _talk_in_lines(socket_path: Path, hello: tuple[str, dict[str, Any]]) -> None:
     """A conversation as a relay would have it with a worker."""
-    reader, writer = await asyncio.open_unix_connection(door)
+    reader, writer = await asyncio.open_unix_connection(socket_path)
     about = {"_meta": _ABOUT} if "_meta" in hello[1] else {}
     words = [hello, *((method, {**params, **about}) for method, params, _ in _WORDS)]
     for number, (method, params) in enumerate(words):

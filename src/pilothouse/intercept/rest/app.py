@@ -1,4 +1,4 @@
-"""The REST API: the tools by another door, with the token in a header.
+"""The REST API: the tools over HTTP, with the token in a header.
 
 Each route builds the arguments of its tool and calls the tool's own handler.
 """
@@ -87,7 +87,7 @@ def rest_app(service: Service, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
 
 
 def read_app(service: Service, operation: Operation) -> ASGIApp:
-    """One operation by itself, for a door that is another's."""
+    """One operation by itself, for a server that is another's."""
     return _Path(service, {operation.method: _called(service, operation)})
 
 

@@ -1,4 +1,4 @@
-"""A request's body as JSON, for both doors beside MCP."""
+"""A request's body as JSON, for both servers beside MCP."""
 
 from __future__ import annotations
 

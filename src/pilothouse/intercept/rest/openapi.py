@@ -1,6 +1,6 @@
 """The REST API as one list of operations, and its OpenAPI 3.1 document.
 
-An operation is a tool by another door: its arguments come from the path, the query and the body,
+An operation is a tool over HTTP: its arguments come from the path, the query and the body,
 and its answer and its faults are the tool's.
 """
 

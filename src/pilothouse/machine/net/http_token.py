@@ -8,7 +8,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.machine.folders import folder_for
 from pilothouse.machine.secret_file import SecretFile
 
@@ -64,12 +64,12 @@ def http_access(settings: Settings, redactor: Redactor) -> Access:
     )
 
 
-def doorkeeper(settings: Settings) -> Doorkeeper:
+def origin_policy(settings: Settings) -> OriginPolicy:
     """Return who judges Host and Origin. With a token and a certificate of our own, but no public
     name, clients may use any name that leads here."""
     is_https = bool(settings.tls_cert)
     any_host = bool(settings.http_token and is_https and not settings.public_url)
-    return Doorkeeper(
+    return OriginPolicy(
         settings.public_url, settings.allowed_origins, is_https=is_https, any_host=any_host
     )
 

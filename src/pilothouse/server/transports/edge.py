@@ -16,7 +16,7 @@ from pilothouse.server.transports.principal import principal_of
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.machine.net.http_access import Access, Refused
     from pilothouse.server.runtime import Runtime
 
@@ -60,9 +60,11 @@ class Guard:
     """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included; and with
     `access` foreign users."""
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, access: Access | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, origin_policy: OriginPolicy, access: Access | None = None
+    ) -> None:
         self._app = app
-        self._doorkeeper = doorkeeper
+        self._origin_policy = origin_policy
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,9 +72,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         host, origin = _header(scope, b"host"), _header(scope, b"origin")
-        if not self._doorkeeper.admits_host(host):
+        if not self._origin_policy.admits_host(host):
             status, why = 421, "Host names another server; use 127.0.0.1 or localhost"
-        elif not self._doorkeeper.admits_origin(origin, host or ""):
+        elif not self._origin_policy.admits_origin(origin, host or ""):
             status, why = 403, "Origin is another site; requests of pages are taken from here only"
         elif refused := self._judge(scope):
             await _refuse(scope, send, refused)

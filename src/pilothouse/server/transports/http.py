@@ -1,4 +1,4 @@
-"""The HTTP door of a single process: MCP at /mcp and /message, and what is served beside it."""
+"""The HTTP server of a single process: MCP at /mcp and /message, and what is served beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from pilothouse.core.net.origins import Doorkeeper
+    from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.machine.net.http_access import Access
     from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.oauth import OAuthConfig
@@ -40,7 +40,7 @@ MAX_SESSIONS = 1_000
 def http_app(
     runtime: Runtime,
     server: Server[Any],
-    doorkeeper: Doorkeeper,
+    origin_policy: OriginPolicy,
     oauth: OAuthConfig | None,
     pages: Pages,
     base_url: str,
@@ -71,7 +71,7 @@ def http_app(
         async with managers.run():
             yield
 
-    return Guard(Starlette(routes=routes, lifespan=lifespan), doorkeeper, access)
+    return Guard(Starlette(routes=routes, lifespan=lifespan), origin_policy, access)
 
 
 class _Managers:

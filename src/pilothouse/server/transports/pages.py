@@ -1,4 +1,4 @@
-"""What an HTTP door serves beside MCP: health, metrics, pages for people. Without the SDK."""
+"""What an HTTP server serves beside MCP: health, metrics, pages for people. Without the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stdio door: one JSON-RPC message a line, and nothing else on stdout.
+"""The stdio transport: one JSON-RPC message a line, and nothing else on stdout.
 
 While serving, fd 0 is empty and fd 1 leads to stderr, so that neither a stray print nor a child
 process can read or write the wire. Reading and writing wait for the descriptor instead of using a

@@ -1,4 +1,4 @@
-"""The line door of a worker: the same as stdio, on a unix socket. A relay comes there by itself.
+"""The line server of a worker: the same as stdio, on a unix socket. A relay comes there by itself.
 
 A worker that is to end takes no more, and still answers what it has taken: a relay whose line was
 not taken any more knows that it was not, and has another worker serve it.
@@ -29,18 +29,18 @@ FINISH_S = 2.0
 @asynccontextmanager
 async def serving_lines(runtime: Runtime, listener: socket.socket) -> AsyncIterator[None]:
     """Serve who connects until the block ends."""
-    door = _Door(runtime, listener)
+    server = _LineServer(runtime, listener)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(door.accept)
+        tasks.start_soon(server.accept)
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await door.close()
+                await server.close()
             tasks.cancel_scope.cancel()
 
 
-class _Door:
+class _LineServer:
     def __init__(self, runtime: Runtime, listener: socket.socket) -> None:
         self._runtime = runtime
         self._listener = listener

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.core.net.origins import Doorkeeper
+from pilothouse.core.net.origins import OriginPolicy
 
-LOCAL = Doorkeeper()
-PUBLIC = Doorkeeper(public_url="https://pilot.example:8443/base")
+LOCAL = OriginPolicy()
+PUBLIC = OriginPolicy(public_url="https://pilot.example:8443/base")
 HOST = "127.0.0.1:4000"
 
 
@@ -80,14 +80,14 @@ def test_the_public_host_is_admitted_beside_the_local_ones() -> None:
 
 
 def test_a_public_url_may_be_written_in_capitals() -> None:
-    keeper = Doorkeeper(public_url="https://Pilot.Example")
+    keeper = OriginPolicy(public_url="https://Pilot.Example")
     assert keeper.admits_host("pilot.example")
     assert keeper.admits_origin("https://pilot.example", "pilot.example")
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
 def test_the_default_port_of_the_public_url_may_be_left_out(scheme: str, port: int) -> None:
-    keeper = Doorkeeper(public_url=f"{scheme}://pilot.example:{port}")
+    keeper = OriginPolicy(public_url=f"{scheme}://pilot.example:{port}")
     assert keeper.admits_host("pilot.example"), "clients leave the default port out of Host"
     assert keeper.admits_origin(f"{scheme}://pilot.example", "pilot.example")
 
@@ -125,12 +125,12 @@ def test_the_servers_own_origin_is_admitted(origin: str, host: str) -> None:
     ],
 )
 def test_a_site_of_the_other_scheme_is_another_server(origin: str, host: str) -> None:
-    secure = Doorkeeper(is_https=True)
+    secure = OriginPolicy(is_https=True)
     plain = "http" + origin[5:]
     assert secure.admits_origin(origin, host)
     assert not secure.admits_origin(plain, host)
     assert not LOCAL.admits_origin(origin, host)
-    anywhere = Doorkeeper(is_https=True, any_host=True)
+    anywhere = OriginPolicy(is_https=True, any_host=True)
     assert anywhere.admits_origin("https://pilot.lan:4000", "pilot.lan:4000")
     assert not anywhere.admits_origin("http://pilot.lan:4000", "pilot.lan:4000")
 
@@ -196,7 +196,7 @@ def test_the_public_origin_is_admitted_with_its_own_scheme_only(
 
 
 def test_sites_that_the_user_named_are_admitted_and_no_others() -> None:
-    keeper = Doorkeeper(extra_origins=frozenset({"http://localhost:6274"}))
+    keeper = OriginPolicy(extra_origins=frozenset({"http://localhost:6274"}))
     assert keeper.admits_origin("http://localhost:6274", HOST)
     assert keeper.admits_origin("http://LOCALHOST:6274", HOST)
     assert not keeper.admits_origin("https://localhost:6274", HOST)
@@ -204,5 +204,5 @@ def test_sites_that_the_user_named_are_admitted_and_no_others() -> None:
 
 
 def test_a_site_named_in_capitals_is_the_same_site() -> None:
-    keeper = Doorkeeper(extra_origins=frozenset({"http://LocalHost:6274"}))
+    keeper = OriginPolicy(extra_origins=frozenset({"http://LocalHost:6274"}))
     assert keeper.admits_origin("http://localhost:6274", HOST)

@@ -160,7 +160,7 @@ class Talk:
 class BridgedWorker(SpawnedWorker):
     """The worker, and the HTTP server before it."""
 
-    _door: asyncio.Server
+    _server: asyncio.Server
     _talks: dict[str, Talk]
     _spare: Talk | None
     _others: set[SpawnedWorker]
@@ -186,7 +186,7 @@ class BridgedWorker(SpawnedWorker):
 
         worker._more = more
         try:
-            worker._door = await asyncio.get_running_loop().create_unix_server(
+            worker._server = await asyncio.get_running_loop().create_unix_server(
                 lambda: Connection(worker), sock=listen_at(str(path))
             )
         except BaseException:
@@ -196,7 +196,7 @@ class BridgedWorker(SpawnedWorker):
         return worker
 
     def _close(self, path: Path) -> None:
-        self._door.close()
+        self._server.close()
         path.unlink(missing_ok=True)
         for other in self._others:
             other.process.kill_now()
