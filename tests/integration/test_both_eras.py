@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-DOORS = ("stdio", "/mcp", "/message")
+TRANSPORTS = ("stdio", "/mcp", "/message")
 
 
-@pytest.fixture(params=[(era, door) for era in ERAS for door in DOORS], ids="-".join)
+@pytest.fixture(params=[(era, transport) for era in ERAS for transport in TRANSPORTS], ids="-".join)
 def connect(request: pytest.FixtureRequest, server: Server) -> Any:
-    era, door = request.param
+    era, transport = request.param
 
     @asynccontextmanager
     async def client(**options: Any) -> AsyncIterator[Client]:
-        if door == "stdio":
+        if transport == "stdio":
             async with stdio("--profile", "full", mode=era, **options) as connected:
                 yield connected
         else:
-            async with Client(server.url + door, mode=era, **options) as connected:
+            async with Client(server.url + transport, mode=era, **options) as connected:
                 yield connected
 
     return client

@@ -1,4 +1,4 @@
-"""Prompts in both eras and through every door: listed, filled in, completed, and refused."""
+"""Prompts in both eras and over every transport: listed, filled in, completed, and refused."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ def hub() -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(params=[(era, door) for era in ERAS for door in ("stdio", "http")], ids="-".join)
+@pytest.fixture(
+    params=[(era, transport) for era in ERAS for transport in ("stdio", "http")], ids="-".join
+)
 def connect(request: pytest.FixtureRequest, hub: Server) -> Any:
-    era, door = request.param
+    era, transport = request.param
 
     @asynccontextmanager
     async def client() -> AsyncIterator[Client]:
-        if door == "stdio":
+        if transport == "stdio":
             async with stdio(mode=era, module=PRODUCT) as connected:
                 yield connected
         else:

@@ -1,4 +1,4 @@
-"""The hub's HTTP door on a real port, with workers that tests hold in their hands."""
+"""The hub's HTTP listener on a real port, with workers that tests hold in their hands."""
 
 from __future__ import annotations
 
@@ -263,15 +263,15 @@ async def plain(path: Path, script: Script) -> AsyncIterator[tuple[Plain, Crew]]
         server.close()
 
 
-# The door
+# The listener
 
 
 @dataclass
 class Rig[W: Workers = Crew]:
-    """A door that is open."""
+    """A listener that is open."""
 
     port: int
-    door: HttpListener
+    listener: HttpListener
     registry: Registry
     crew: W
     reported: list[Exception]
@@ -288,7 +288,7 @@ class Rig[W: Workers = Crew]:
 
 
 @asynccontextmanager
-async def door[W: Workers](
+async def listen[W: Workers](
     crew: W,
     template: Template,
     *,
@@ -299,7 +299,7 @@ async def door[W: Workers](
     shared: Shared | None = None,
     listener: socket.socket | None = None,
 ) -> AsyncIterator[Rig[W]]:
-    """The door on a free port; what it reports fails the test."""
+    """The listener on a free port; what it reports fails the test."""
     reported: list[Exception] = []
     relay = Relay()
     if shared is None:
@@ -370,7 +370,7 @@ class Got:
 
 @dataclass
 class Raw:
-    """A connection to the door."""
+    """A connection to the listener."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

@@ -1,4 +1,4 @@
-"""Workers that do as a test has written, for the door against a plain upstream."""
+"""Workers that do as a test has written, for the listener against a plain upstream."""
 
 from __future__ import annotations
 

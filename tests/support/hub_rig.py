@@ -1,4 +1,4 @@
-"""A hub with real workers behind its door, in the test's own process, so that its limits can be
+"""A hub with real workers behind its listener, in the test's own process, so that its limits can be
 set by hand."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.machine import processes
-from tests.support.door_rig import door
+from tests.support.door_rig import listen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,7 +32,7 @@ async def hub(
     pool = Pool(kind, limits or Limits(), clock, processes.memory)
     running = asyncio.create_task(pool.run())
     try:
-        async with door(pool, template or await kind.template()) as rig:
+        async with listen(pool, template or await kind.template()) as rig:
             yield rig
     finally:
         running.cancel()

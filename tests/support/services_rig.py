@@ -1,6 +1,6 @@
 """A hub's shared services with real workers that reach them, the hub being the test's own process.
 
-The hub has neither doors nor a pool: workers are started and killed by hand.
+The hub has neither listeners nor a pool: workers are started and killed by hand.
 """
 
 from __future__ import annotations

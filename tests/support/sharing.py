@@ -1,6 +1,6 @@
 """Gateways of one Redis.
 
-sharing.py REDIS LEASE_S FOLDER    one with its door, as a process; prints its port
+sharing.py REDIS LEASE_S FOLDER    one with its listener, as a process; prints its port
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pilothouse.hub.sessions.ownership import FencedWorkers
 from pilothouse.hub.sessions.peers import Peers
 from pilothouse.hub.sessions.redis_registry import RedisRegistry
 from pilothouse.hub.sessions.redis_wire import RedisWire, parse_address
-from tests.support.door_rig import door, own_workers, template_of
+from tests.support.door_rig import listen, own_workers, template_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,14 +74,14 @@ async def gateway(
 
 
 @asynccontextmanager
-async def shared_door(
+async def shared_listener(
     redis: str,
     crew: Crew,
     template: Template,
     authenticate: Authenticate | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[Rig, Gateway]]:
-    """A door whose sessions other gateways know too."""
+    """A listener whose sessions other gateways know too."""
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with gateway(redis, url, **options) as one:
@@ -94,7 +94,7 @@ async def shared_door(
         one.on_lost = lost
         shared = Shared(one, fenced, peers)
         try:
-            async with door(
+            async with listen(
                 crew, template, authenticate=authenticate, shared=shared, listener=listener
             ) as rig:
                 yield rig, one
@@ -105,7 +105,7 @@ async def shared_door(
 async def main(redis: str, lease_s: float, folder: Path) -> None:
     async with own_workers(folder) as crew:
         template = await template_of(crew)
-        async with shared_door(redis, crew, template, lease_s=lease_s) as (rig, _):
+        async with shared_listener(redis, crew, template, lease_s=lease_s) as (rig, _):
             sys.stdout.write(f"{rig.port}\n")
             sys.stdout.flush()
             await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""A hub without doors: it keeps starting and ending workers of every kind until it is killed.
+"""A hub without listeners: it keeps starting and ending workers of every kind until it is killed.
 
 small_hub.py SOCKETS JOURNALS    LC_MARK is in the environment of all that it starts
 """

@@ -1,4 +1,4 @@
-"""The dashboard's page and its API at the door: what is served, to whom, and what is refused."""
+"""The dashboard's page and its API over HTTP: what is served, to whom, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions never see each other: no page, cookie or log, and no door to another one's browser.
+"""Sessions never see each other: no page, cookie or log, and no way to another one's browser.
 
 Two sessions of one agent, and two agents at one HTTP server.
 """

@@ -77,7 +77,7 @@ class Crew:
 
 
 class Visit:
-    """One connection to the door."""
+    """One connection to the listener."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -101,10 +101,12 @@ class Visit:
 
 
 class Rig:
-    def __init__(self, path: Path, crew: Crew, door: ControlServer, stopped: asyncio.Event) -> None:
+    def __init__(
+        self, path: Path, crew: Crew, server: ControlServer, stopped: asyncio.Event
+    ) -> None:
         self.path = path
         self.crew = crew
-        self.door = door
+        self.server = server
         self.stopped = stopped
 
     @asynccontextmanager
@@ -119,18 +121,18 @@ class Rig:
 @pytest.fixture
 async def rig(sockets: Path) -> AsyncIterator[Rig]:
     crew, stopped = Crew(), asyncio.Event()
-    door = ControlServer(
+    server = ControlServer(
         workers=crew,
         registry=MemoryRegistry(time.monotonic, max_sessions=3),
         clock=time.monotonic,
         about={"version": __version__, "pid": 1, "url": "http://x", "worker": "builtin"},
-        status=lambda: {"relays": len(door.relays)},
+        status=lambda: {"relays": len(server.relays)},
         stop=stopped.set,
         settings={"worker_idle": 60, "cdp_port": 1},
     )
     path = sockets / "hub.sock"
-    async with door.open_at(path):
-        yield Rig(path, crew, door, stopped)
+    async with server.open_at(path):
+        yield Rig(path, crew, server, stopped)
     assert not path.exists()
 
 
@@ -148,7 +150,7 @@ async def test_a_relay_joins_gets_a_worker_and_its_session_ends_with_its_connect
         assert await relay.ask(status=True) == {"status": {"relays": 1}}
         assert rig.crew.ended == []
     await until(lambda: rig.crew.ended == [record.key])
-    assert rig.door.relays == {}
+    assert rig.server.relays == {}
 
 
 async def test_each_relay_is_another_session(rig: Rig) -> None:
@@ -190,7 +192,7 @@ async def test_a_relay_of_another_version_is_refused(rig: Rig) -> None:
     async with rig.visit() as relay:
         told = await relay.ask(hello={**HELLO, "version": "9.9.9"})
         assert "9.9.9" in told["refused"]
-        assert rig.door.relays == {}
+        assert rig.server.relays == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The door when something ends: sessions under a call, and those that nobody can end."""
+"""The listener when something ends: sessions under a call, and those that nobody can end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from pilothouse.hub.mcp.template import MINTING, NAMING, Template
 from pilothouse.hub.model import Key
-from tests.support.door_rig import Asked, call, door, hello, modern, plain
+from tests.support.door_rig import Asked, call, hello, listen, modern, plain
 from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
 from tests.support.until import until
 
@@ -34,7 +34,7 @@ async def test_a_call_whose_session_is_ended_under_it_is_told_that_the_session_i
 
     async with (
         plain(tmp_path / "w", worker(until_its_end)) as (upstream, crew),
-        door(crew, TEMPLATE) as rig,
+        listen(crew, TEMPLATE) as rig,
     ):
         client, other = await rig.connect(), await rig.connect()
         session = await client.initialize()
@@ -68,7 +68,7 @@ async def test_a_start_that_comes_to_nothing_leaves_neither_session_nor_worker(
     for number, script in enumerate((fail, die)):
         async with (
             plain(tmp_path / f"{number}", worker(script)) as (_, crew),
-            door(crew, NAMED) as rig,
+            listen(crew, NAMED) as rig,
         ):
             await start(rig)
             await until(lambda: crew.ended == crew.started)
@@ -86,7 +86,7 @@ async def test_a_client_that_leaves_while_its_session_starts_leaves_nothing(
     async def never(asked: Asked) -> None:
         await asked.reader.read()
 
-    async with plain(tmp_path / "w", worker(never)) as (upstream, crew), door(crew, NAMED) as rig:
+    async with plain(tmp_path / "w", worker(never)) as (upstream, crew), listen(crew, NAMED) as rig:
         client = await rig.connect()
         message, fields = modern(call("startSession"))
         client.post(message, *fields)
@@ -98,7 +98,7 @@ async def test_a_client_that_leaves_while_its_session_starts_leaves_nothing(
 async def test_sessions_that_are_but_a_key_and_rest_fill_no_hub(tmp_path: Path) -> None:
     async with (
         plain(tmp_path / "w", worker(echo)) as (_, crew),
-        door(crew, TEMPLATE, max_sessions=2) as rig,
+        listen(crew, TEMPLATE, max_sessions=2) as rig,
     ):
         client = await rig.connect()
         message, fields = modern(call("work"))

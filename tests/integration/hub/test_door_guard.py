@@ -1,4 +1,4 @@
-"""Who gets through the door: Host and Origin, callers, requests that could hide another."""
+"""Who gets through the listener: Host and Origin, callers, requests that could hide another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilothouse.hub.http import connection, listener
 from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key
 from pilothouse.hub.ports import Denied, Upstream
-from tests.support.door_rig import Asked, call, door, hello, modern, plain, request
+from tests.support.door_rig import Asked, call, hello, listen, modern, plain, request
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def upstream(tmp_path: Path) -> AsyncIterator[tuple[Plain, Rig]]:
     async with plain(tmp_path / "u", answer) as (served, crew):
         pages = Upstream("", path=str(tmp_path / "u"))
         origin_policy = OriginPolicy("https://pilot.example", ["https://friend.example"])
-        async with door(crew, TEMPLATE, pages=pages, origin_policy=origin_policy) as rig:
+        async with listen(crew, TEMPLATE, pages=pages, origin_policy=origin_policy) as rig:
             yield served, rig
 
 
@@ -279,7 +279,7 @@ async def test_sessions_paths_and_handles_of_another_principal_are_out_of_reach(
 
     async with (
         plain(tmp_path / "u", worker) as (served, crew),
-        door(crew, TEMPLATE, authenticate=who) as rig,
+        listen(crew, TEMPLATE, authenticate=who) as rig,
     ):
         client = await rig.connect()
         client.post(hello())
@@ -354,7 +354,7 @@ async def test_what_is_no_mcp_is_for_the_pages(upstream: tuple[Plain, Rig]) -> N
 
 
 async def test_pages_that_are_gone_are_reported(tmp_path: Path) -> None:
-    async with plain(tmp_path / "u", answer) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "u", answer) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         client.request("GET", "/health")
         assert (await client.answer("GET")).status == 502
@@ -379,7 +379,7 @@ async def test_a_websocket_passes_to_the_pages_and_nothing_else_changes_the_prot
                 return
 
     async with plain(tmp_path / "u", switch) as (_, crew):
-        async with door(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
+        async with listen(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
             client = await rig.connect()
             client.request("GET", "/events", "Connection: Upgrade", "Upgrade: websocket")
             assert (await client.head()).status == 101
@@ -398,7 +398,7 @@ async def test_after_a_change_that_the_pages_refuse_nothing_more_is_read(tmp_pat
         asked.answer("403 Forbidden")
 
     async with plain(tmp_path / "u", refuse) as (_, crew):
-        async with door(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
+        async with listen(crew, TEMPLATE, pages=Upstream("", path=str(tmp_path / "u"))) as rig:
             client = await rig.connect()
             for _ in range(2):
                 client.request("GET", "/events", "Connection: Upgrade", "Upgrade: websocket")
@@ -430,7 +430,7 @@ async def test_a_client_that_never_finishes_is_hung_up_on(
         assert await client.read() == b""
     except ConnectionResetError:
         pass
-    await until(lambda: len(rig.door) == 0)
+    await until(lambda: len(rig.listener) == 0)
 
 
 async def test_a_head_in_single_bytes_is_read(upstream: tuple[Plain, Rig]) -> None:
@@ -456,5 +456,5 @@ async def test_more_connections_than_there_may_be_are_closed(
         assert await extra.read() == b""
     except ConnectionError:
         pass
-    await until(lambda: len(rig.door) == 2)
+    await until(lambda: len(rig.listener) == 2)
     await kept[0].initialize()

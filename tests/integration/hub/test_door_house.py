@@ -1,4 +1,4 @@
-"""The SDK's own client on the door, with our own server behind it: as if there were no door."""
+"""The SDK's own client on the listener, with our own server behind it: as if it were not there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pilothouse.hub.model import Key
 from tests.conformance import fixtures
 from tests.support.cancelling import cancel_under_way
-from tests.support.door_rig import GUARD_S, call, door, hello, own_workers, request, template_of
+from tests.support.door_rig import GUARD_S, call, hello, listen, own_workers, request, template_of
 from tests.support.servers import ERAS
 from tests.support.until import until
 
@@ -33,7 +33,7 @@ COUNTER = "test://counter"
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     async with own_workers(tmp_path) as crew:
-        async with door(crew, await template_of(crew)) as opened:
+        async with listen(crew, await template_of(crew)) as opened:
             yield opened
 
 
@@ -41,7 +41,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 async def asking_rig(tmp_path: Path) -> AsyncIterator[Rig]:
     """Its workers have the tools that ask the client something."""
     async with own_workers(tmp_path, fixtures.GROUP_SPEC, fixtures.extend) as crew:
-        async with door(crew, await template_of(crew)) as opened:
+        async with listen(crew, await template_of(crew)) as opened:
             yield opened
 
 
@@ -160,7 +160,7 @@ async def test_a_subscriber_is_told_once_that_a_new_worker_has_something_else_to
         assert heard.uris == [COUNTER]
 
 
-async def test_a_modern_subscriber_listens_through_the_door(rig: Rig) -> None:
+async def test_a_modern_subscriber_listens_through_the_listener(rig: Rig) -> None:
     async with client_of(rig, mode="auto") as client:
         async with client.listen(resource_subscriptions=[COUNTER]) as changes:
             await client.call_tool("add", {"count": 1})
@@ -255,7 +255,7 @@ async def test_a_stream_opened_again_hears_the_same_worker(rig: Rig) -> None:
         await client.answer()
         await listener.until(b"test://counter")
         listener.abort()
-        await until(lambda: len(rig.door) == 1)
+        await until(lambda: len(rig.listener) == 1)
 
 
 async def test_a_broken_stream_is_resumed_from_its_worker(rig: Rig) -> None:

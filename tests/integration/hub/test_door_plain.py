@@ -1,4 +1,4 @@
-"""The door against a plain upstream: what is answered here, and what reaches a worker."""
+"""The listener against a plain upstream: what is answered here, and what reaches a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pilothouse.core.net.http1 import MAX_HEAD_BYTES
 from pilothouse.hub.mcp.template import MINTING, NAMING, Template
 from pilothouse.hub.model import Key
 from pilothouse.wiring.groups import GROUP_SPECS
-from tests.support.door_rig import Asked, call, door, hello, modern, plain, request
+from tests.support.door_rig import Asked, call, hello, listen, modern, plain, request
 from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
 from tests.support.until import until
 
@@ -25,7 +25,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_session_is_opened_and_asked_for_its_lists_without_a_worker(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         session = await client.initialize()
         assert session.count("-") == 4
@@ -60,7 +63,7 @@ async def test_a_session_is_opened_and_asked_for_its_lists_without_a_worker(tmp_
 async def test_a_call_of_nobody_starts_nothing(
     tmp_path: Path, fields: tuple[str, ...], status: int, code: int
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         client.post(call("work"), *fields)
         got = await client.answer()
@@ -72,7 +75,7 @@ async def test_a_worker_of_the_older_era_alone_is_not_started_for_a_modern_reque
     tmp_path: Path,
 ) -> None:
     only_old = Template(HANDSHAKE, {})
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, only_old) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, only_old) as rig:
         client = await rig.connect()
         message, fields = modern(request("server/discover"))
         client.post(message, *fields)
@@ -86,7 +89,7 @@ async def test_a_worker_of_the_older_era_alone_is_not_started_for_a_modern_reque
 async def test_a_head_that_is_too_large_is_refused_however_it_comes(
     tmp_path: Path, size: int
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         client.post(request("ping"), f"X: {'x' * size}")
         assert (await client.answer()).head.status == 431
@@ -95,7 +98,7 @@ async def test_a_head_that_is_too_large_is_refused_however_it_comes(
 async def test_too_many_sessions_are_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
     async with (
         plain(tmp_path / "w", worker(echo)) as (_, crew),
-        door(crew, TEMPLATE, max_sessions=2) as rig,
+        listen(crew, TEMPLATE, max_sessions=2) as rig,
     ):
         client = await rig.connect()
         sessions = [await client.initialize() for _ in range(2)]
@@ -115,7 +118,10 @@ async def test_too_many_sessions_are_refused_with_a_time_to_come_back(tmp_path: 
 async def test_the_first_call_shakes_hands_with_the_worker_and_maps_the_session_id(
     tmp_path: Path,
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         session = await client.initialize(roots={"listChanged": True})
         ours = f"Mcp-Session-Id: {session}"
@@ -147,7 +153,10 @@ async def test_the_first_call_shakes_hands_with_the_worker_and_maps_the_session_
 async def test_a_new_worker_is_told_what_the_client_said_and_the_client_that_state_was_lost(
     tmp_path: Path,
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         session = await client.initialize()
         ours = f"Mcp-Session-Id: {session}"
@@ -187,7 +196,7 @@ async def test_a_session_that_the_worker_forgot_is_introduced_again(tmp_path: Pa
         else:
             await echo(asked)
 
-    async with plain(tmp_path / "w", forgetful) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", forgetful) as (upstream, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         session = await client.initialize()
         client.post(call("work"), f"Mcp-Session-Id: {session}")
@@ -198,7 +207,10 @@ async def test_a_session_that_the_worker_forgot_is_introduced_again(tmp_path: Pa
 
 
 async def test_many_first_calls_at_once_shake_hands_once(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         session = await client.initialize()
         others = [await rig.connect() for _ in range(10)]
@@ -211,7 +223,10 @@ async def test_many_first_calls_at_once_shake_hands_once(tmp_path: Path) -> None
 
 
 async def test_delete_ends_the_session_and_its_worker(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         session = await client.initialize()
         ours = f"Mcp-Session-Id: {session}"
@@ -236,7 +251,7 @@ async def test_a_call_that_shakes_hands_while_its_session_is_ended_starts_no_oth
         if asked.head.method == "DELETE":
             asked.answer("200 OK")
 
-    async with plain(tmp_path / "w", silent) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", silent) as (upstream, crew), listen(crew, TEMPLATE) as rig:
         client, other = await rig.connect(), await rig.connect()
         session = await client.initialize()
         client.post(call("work"), f"Mcp-Session-Id: {session}")
@@ -253,7 +268,7 @@ async def test_what_lives_in_a_session_of_2025_is_reached_by_its_id_alone(tmp_pa
         asked.result({"content": [], "structuredContent": {"sessionId": "s-1", "targetId": "t-1"}})
 
     template = Template(HANDSHAKE, MODERN, minting=MINTING, naming=NAMING)
-    async with plain(tmp_path / "w", worker(start)) as (_, crew), door(crew, template) as rig:
+    async with plain(tmp_path / "w", worker(start)) as (_, crew), listen(crew, template) as rig:
         client = await rig.connect()
         session = await client.initialize()
         client.post(call("startSession"), f"Mcp-Session-Id: {session}")
@@ -267,7 +282,10 @@ async def test_what_lives_in_a_session_of_2025_is_reached_by_its_id_alone(tmp_pa
 
 
 async def test_a_modern_call_goes_to_its_key_without_a_session(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         message, fields = modern(call("work"))
         for path in ("/mcp", "/mcp/window-1", "/mcp/window-2", "/message", "/mcp/window-1"):
@@ -295,7 +313,7 @@ async def test_what_a_handles_worker_names_later_leads_to_it(tmp_path: Path) -> 
         asked.result({"content": [], "structuredContent": said})
 
     template = Template(HANDSHAKE, MODERN, minting=MINTING, naming=NAMING)
-    async with plain(tmp_path / "w", worker(answer)) as (_, crew), door(crew, template) as rig:
+    async with plain(tmp_path / "w", worker(answer)) as (_, crew), listen(crew, template) as rig:
         client = await rig.connect()
 
         async def goes_to(tool: str, **arguments: str) -> Key | None:
@@ -333,7 +351,7 @@ NAME_NOTHING_NEW = frozenset({"endSession", "getSessionStatus", "status"})
 
 
 async def test_a_modern_request_at_odds_with_its_headers_starts_nothing(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         version, method, name = fields

@@ -1,4 +1,4 @@
-"""The door against a plain upstream: bodies and streams that pass, and who is told what when
+"""The listener against a plain upstream: bodies and streams that pass, and who is told what when
 somebody goes away."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.hub.model import Key
-from tests.support.door_rig import GUARD_S, Asked, call, door, hello, modern, plain, request
+from tests.support.door_rig import GUARD_S, Asked, call, hello, listen, modern, plain, request
 from tests.support.door_scripts import EVENTS, TEMPLATE, echo, hanging_up, methods, stream, worker
 from tests.support.until import until
 
@@ -35,7 +35,7 @@ async def test_a_large_message_passes_whole_both_ways(
         asked.result({"said": asked.message["params"]["arguments"]["text"]})
         await asked.writer.drain()
 
-    async with plain(tmp_path / "w", worker(mirror)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(mirror)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work", text="x" * size))
         body = json.dumps(message).encode()
@@ -57,7 +57,7 @@ async def test_a_large_message_passes_whole_both_ways(
 async def test_a_message_that_is_too_large_is_refused_and_read_to_its_end(
     tmp_path: Path, is_chunked: bool
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         body = b'"' + b"x" * (5 * 1024 * 1024) + b'"'
         if is_chunked:
@@ -71,7 +71,7 @@ async def test_a_message_that_is_too_large_is_refused_and_read_to_its_end(
 
 
 async def test_a_body_far_too_large_is_refused_at_once(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         client.request("POST", "/mcp", "Content-Length: 100000000")
         client.send(b"x" * 100_000)
@@ -82,7 +82,7 @@ async def test_a_body_far_too_large_is_refused_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_waits_to_be_told_to_go_on_is_told(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         body = json.dumps(hello()).encode()
         waits = ("Expect: 100-continue", f"Content-Length: {len(body)}", "Accept: */*")
@@ -93,7 +93,7 @@ async def test_a_client_that_waits_to_be_told_to_go_on_is_told(tmp_path: Path) -
 
 
 async def test_requests_sent_ahead_are_answered_in_their_order(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         for number in range(5):
@@ -109,7 +109,7 @@ async def test_a_client_of_http_1_0_gets_an_answer_that_ends_with_the_connection
         asked.writer.write(f"HTTP/1.0 200 OK\r\n{EVENTS}\r\n\r\ndata: 1\n\n".encode())
         asked.writer.close()
 
-    async with plain(tmp_path / "w", worker(old)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(old)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         body = json.dumps(message).encode()
@@ -132,7 +132,7 @@ async def test_events_pass_as_they_come(tmp_path: Path) -> None:
         await go_on.wait()
         asked.writer.write(b"5\r\n: hi\n\r\n0\r\n\r\n")
 
-    async with plain(tmp_path / "w", worker(slow)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(slow)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         client.post(message, *fields)
@@ -150,7 +150,7 @@ async def test_a_client_that_leaves_takes_the_workers_connection_along(tmp_path:
 
     async with (
         plain(tmp_path / "w", worker(endless)) as (upstream, crew),
-        door(crew, TEMPLATE) as rig,
+        listen(crew, TEMPLATE) as rig,
     ):
         for leave in ("close", "abort"):
             upstream.hung_up.clear()
@@ -163,7 +163,7 @@ async def test_a_client_that_leaves_takes_the_workers_connection_along(tmp_path:
             async with asyncio.timeout(GUARD_S):
                 await upstream.hung_up.wait()
             await until(lambda: set(crew.leases.values()) == {0})
-            await until(lambda: len(rig.door) == 0)
+            await until(lambda: len(rig.listener) == 0)
 
 
 async def test_a_client_that_does_not_read_slows_the_worker_down(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_client_that_does_not_read_slows_the_worker_down(tmp_path: Path)
             sent += 1
         asked.writer.write(b"0\r\n\r\n")
 
-    async with plain(tmp_path / "w", worker(flood)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(flood)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         client.post(message, *fields)
@@ -204,13 +204,13 @@ async def test_listening_does_not_keep_a_worker_busy(tmp_path: Path) -> None:
         stream(asked, b": on\n\n")
         await asked.reader.read()
 
-    async with plain(tmp_path / "w", worker(listened)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(listened)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(request("subscriptions/listen", {"notifications": {}}))
         client.post(message, *fields)
         await client.until(b": on\n\n")
         await until(lambda: crew.leases == {Key("local", ""): 0})
-        assert len(rig.door) == 1
+        assert len(rig.listener) == 1
 
 
 # Workers that go away
@@ -221,7 +221,10 @@ async def test_a_worker_that_dies_before_it_answers_is_told_of(tmp_path: Path, e
     async def dies(asked: Asked) -> None:
         asked.writer.transport.abort()
 
-    async with plain(tmp_path / "w", worker(dies)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(dies)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         message: Any = call("work", id="a")
         fields: list[str] = []
@@ -246,7 +249,7 @@ async def test_a_stream_that_the_worker_cut_ends_with_an_error_of_the_call(tmp_p
 
     async with (
         plain(tmp_path / "w", worker(cut)) as (_, crew),
-        door(crew, TEMPLATE) as rig,
+        listen(crew, TEMPLATE) as rig,
     ):
         client = await rig.connect()
         session = await client.initialize()
@@ -275,7 +278,7 @@ async def test_a_stream_that_the_worker_cut_ends_with_an_error_of_the_call(tmp_p
 async def test_an_answer_that_was_cut_does_not_look_whole(tmp_path: Path, piece: bytes) -> None:
     async with (
         plain(tmp_path / "w", worker(hanging_up(piece))) as (_, crew),
-        door(crew, TEMPLATE) as rig,
+        listen(crew, TEMPLATE) as rig,
     ):
         client = await rig.connect()
         message, fields = modern(call("work"))
@@ -297,7 +300,7 @@ async def test_an_answer_that_was_cut_does_not_look_whole(tmp_path: Path, piece:
 async def test_an_answer_that_is_no_http_becomes_an_error(tmp_path: Path, answer: bytes) -> None:
     async with (
         plain(tmp_path / "w", worker(hanging_up(answer))) as (_, crew),
-        door(crew, TEMPLATE) as rig,
+        listen(crew, TEMPLATE) as rig,
     ):
         client = await rig.connect()
         message, fields = modern(call("work"))
@@ -308,7 +311,7 @@ async def test_an_answer_that_is_no_http_becomes_an_error(tmp_path: Path, answer
 async def test_a_worker_that_cannot_be_reached_is_replaced_before_the_client_notices(
     tmp_path: Path,
 ) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(echo)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         session = await client.initialize()
         key = Key("session", session)
@@ -325,7 +328,10 @@ async def test_a_worker_that_cannot_be_reached_is_replaced_before_the_client_not
 
 
 async def test_connections_to_a_worker_are_used_again(tmp_path: Path) -> None:
-    async with plain(tmp_path / "w", worker(echo)) as (upstream, crew), door(crew, TEMPLATE) as rig:
+    async with (
+        plain(tmp_path / "w", worker(echo)) as (upstream, crew),
+        listen(crew, TEMPLATE) as rig,
+    ):
         client = await rig.connect()
         message, fields = modern(call("work"))
         for _ in range(20):
@@ -340,7 +346,7 @@ async def test_an_answer_without_a_length_is_given_one_that_can_be_checked(tmp_p
         await asked.writer.drain()
         asked.writer.close()
 
-    async with plain(tmp_path / "w", worker(old)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(old)) as (_, crew), listen(crew, TEMPLATE) as rig:
         client = await rig.connect()
         message, fields = modern(call("work"))
         client.post(message, *fields)
@@ -356,7 +362,7 @@ async def test_a_slow_client_leaves_no_trace_on_the_connection_that_served_it(
         asked.result({"said": "x" * asked.message["params"]["arguments"]["size"]})
         await asked.writer.drain()
 
-    async with plain(tmp_path / "w", worker(much)) as (_, crew), door(crew, TEMPLATE) as rig:
+    async with plain(tmp_path / "w", worker(much)) as (_, crew), listen(crew, TEMPLATE) as rig:
         for size in range(2_400_000, 2_700_000, 30_000):
             slow, quick = await rig.connect(), await rig.connect()
             message, fields = modern(call("work", size=size))

@@ -1,4 +1,4 @@
-"""`pilothouse serve` is a hub: real builtin workers behind its HTTP door."""
+"""`pilothouse serve` is a hub: real builtin workers behind its HTTP listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two doors, one Redis: a session is served by the same worker whichever door its client asks."""
+"""Two listeners, one Redis: a session is served by the same worker whichever its client asks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,18 @@ from pilothouse.hub.notices import RESET
 from pilothouse.hub.sessions import peers
 from pilothouse.hub.sessions.redis_leases import Gate
 from pilothouse.machine.child import start_child
-from tests.support.door_rig import Raw, call, door, hello, modern, own_workers, request, template_of
+from tests.support.door_rig import (
+    Raw,
+    call,
+    hello,
+    listen,
+    modern,
+    own_workers,
+    request,
+    template_of,
+)
 from tests.support.redis import redis_server
-from tests.support.sharing import shared_door
+from tests.support.sharing import shared_listener
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ async def two(folder: Path, sockets: Path, **options: Any) -> AsyncIterator[Two]
             (sockets / name).mkdir()
             crew = await stack.enter_async_context(own_workers(sockets / name))
             template = await template_of(crew)
-            opened = shared_door(made.redis.url, crew, template, **options)
+            opened = shared_listener(made.redis.url, crew, template, **options)
             rig, gate = await stack.enter_async_context(opened)
             made.crews.append(crew)
             made.rigs.append(rig)
@@ -84,7 +93,7 @@ def value_of(got: Got) -> tuple[int, bool]:
     return result["structuredContent"]["value"], RESET in texts
 
 
-async def test_both_doors_lead_to_the_same_worker(tmp_path: Path, sockets: Path) -> None:
+async def test_both_listeners_lead_to_the_same_worker(tmp_path: Path, sockets: Path) -> None:
     async with two(tmp_path, sockets) as both:
         a, b = [await rig.connect() for rig in both.rigs]
         session = await a.initialize()
@@ -103,7 +112,7 @@ async def test_both_doors_lead_to_the_same_worker(tmp_path: Path, sockets: Path)
         assert (await b.answer()).status == 404
 
 
-async def test_what_nobody_asked_for_is_heard_at_the_other_door(
+async def test_what_nobody_asked_for_is_heard_at_the_other_listener(
     tmp_path: Path, sockets: Path
 ) -> None:
     async with two(tmp_path, sockets) as both:
@@ -134,7 +143,7 @@ async def test_a_key_of_the_2026_era_is_served_where_it_lives(
         assert [len(crew.started) for crew in both.crews] == [1, 0]
 
 
-async def test_a_principal_is_known_at_the_other_door_and_nobody_elses_session_is(
+async def test_a_principal_is_known_at_the_other_listener_and_nobody_elses_session_is(
     tmp_path: Path, sockets: Path
 ) -> None:
     async def authenticate(head: RequestHead) -> str | Denied:
@@ -198,7 +207,7 @@ async def test_the_second_gateway_never_passes_on_again(tmp_path: Path, sockets:
 
 
 async def test_the_peers_header_means_nothing_to_a_hub_alone(sockets: Path) -> None:
-    async with own_workers(sockets) as crew, door(crew, await template_of(crew)) as rig:
+    async with own_workers(sockets) as crew, listen(crew, await template_of(crew)) as rig:
         client = await rig.connect()
         client.post(hello(), f"{PEER}: x")
         assert (await client.answer()).status == 200

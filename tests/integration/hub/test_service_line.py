@@ -232,7 +232,7 @@ async def test_garbage_ends_the_connection_and_nothing_else(case: str) -> None:
         await line.settled()
 
 
-# The door and the link
+# The listener and the link
 
 
 class Mirror:
@@ -277,7 +277,7 @@ async def test_a_link_that_never_joined_says_so() -> None:
         await link.call("echo")
 
 
-async def test_a_link_without_a_door_says_why(sockets: Path) -> None:
+async def test_a_link_without_a_listener_says_why(sockets: Path) -> None:
     link = ServiceLink("agent", lambda do, error: None)
     with pytest.raises(FileNotFoundError):
         await link.join(str(sockets / "none"), Mirror())

@@ -194,7 +194,7 @@ async def test_a_worker_whose_hub_goes_says_so_from_then_on(rig: Rig) -> None:
     assert "connection to the hub is lost" in chrome["message"]
 
 
-async def test_status_of_every_worker_shows_the_hub_s_doors_which_open_on_first_use() -> None:
+async def test_status_of_every_worker_shows_the_hub_s_services_which_open_on_first_use() -> None:
     async with sharing() as rig:
         ann, ben = await rig.agent(), await rig.agent()
         assert (await ann.call("status"))["services"] == {}

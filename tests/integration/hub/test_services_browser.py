@@ -49,15 +49,15 @@ async def test_another_worker_s_browser_is_out_of_reach_from_its_first_page_on(
     assert gone["code"] != "SECURITY_BLOCKED"
 
 
-async def test_a_page_reaches_no_door_of_the_hub_nor_of_another_worker(rig: Rig, shop: App) -> None:
+async def test_a_page_reaches_no_port_of_the_hub_nor_of_another_worker(rig: Rig, shop: App) -> None:
     ann, ben = await rig.agent(), await rig.agent()
     await ann.call("startSession", url=shop.url)
     await ben.call("startSession", url=shop.url)
     await ben.call("get_config", access_token=rig.token)  # opens the REST API, in the hub
-    doors = sorted(rig.runtime.listeners)
-    assert len(doors) >= 4
+    ports = sorted(rig.runtime.listeners)
+    assert len(ports) >= 4
     for agent in (ann, ben):
-        for port in doors:
+        for port in ports:
             await agent.fault("navigate", url=f"http://127.0.0.1:{port}/")
 
 

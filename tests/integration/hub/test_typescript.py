@@ -1,4 +1,4 @@
-"""The official TypeScript client on the door: as if there were no door."""
+"""The official TypeScript client on the listener: as if it were not there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.door_rig import door, own_workers, template_of
+from tests.support.door_rig import listen, own_workers, template_of
 from tests.support.npm import SETS, TYPESCRIPT, is_installed
 from tests.support.servers import ERAS
 
@@ -34,7 +34,7 @@ VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     async with own_workers(tmp_path) as crew:
-        async with door(crew, await template_of(crew)) as opened:
+        async with listen(crew, await template_of(crew)) as opened:
             yield opened
 
 

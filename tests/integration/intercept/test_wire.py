@@ -388,7 +388,7 @@ def test_an_engine_that_cannot_start_is_unreachable(tmp_path: Path) -> None:
         assert fault["data"]["hint"]
 
 
-# Logs and the other doors
+# Logs and the other servers
 
 
 def test_every_change_leaves_an_entry_in_the_log(tap: Tap, shop: App) -> None:
@@ -425,7 +425,7 @@ def test_rest_shows_the_same_to_whoever_has_the_token(tap: Tap, shop: App) -> No
         assert any("by REST" in entry["message"] for entry in logs["logs"])
 
 
-def test_a_door_whose_port_is_taken_stays_shut_and_status_says_why(shop: App) -> None:
+def test_a_service_whose_port_is_taken_stays_off_and_status_says_why(shop: App) -> None:
     with Tap(env={"PILOTHOUSE_REST_PORT": str(shop.port)}) as tap:
         tap.call("get_history")
         services = tap.call("status")["services"]
@@ -434,7 +434,7 @@ def test_a_door_whose_port_is_taken_stays_shut_and_status_says_why(shop: App) ->
         assert services["config endpoint"] == tap.endpoint.removesuffix("/config")
 
 
-def test_a_page_of_another_site_reaches_neither_door(tap: Tap) -> None:
+def test_a_page_of_another_site_reaches_neither_server(tap: Tap) -> None:
     for url in (f"{tap.rest}/mcp/history", tap.endpoint):
         headers = {"Authorization": f"Bearer {tap.token}", "Origin": "http://evil.example"}
         assert httpx.get(url, headers=headers).status_code == 403

@@ -149,7 +149,7 @@ _TOOL_LIST: dict[str, Any] = {
         }
     },
 }
-_DOORS = {
+_HTTP_REFUSALS = {
     401: "The access token is missing or wrong.",
     429: "Too many calls, or too many wrong tokens, in the last minute.",
 }
@@ -193,7 +193,7 @@ def _plain(name: str, summary: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "operationId": name,
         "summary": summary,
-        "responses": {"200": _answer(schema), **_failures(_DOORS)},
+        "responses": {"200": _answer(schema), **_failures(_HTTP_REFUSALS)},
     }
 
 
@@ -249,10 +249,10 @@ def _answer(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _reasons(operation: Operation) -> dict[int, str]:
     """Why an operation may fail, by HTTP status."""
-    reasons = dict(_DOORS)
+    reasons = dict(_HTTP_REFUSALS)
     faults: list[type[Fault]] = [*operation.tool.raises, *COMMON]
     for fault in faults:
-        if fault.status not in _DOORS:
+        if fault.status not in _HTTP_REFUSALS:
             said = (fault.__doc__ or "").split("\n", 1)[0]
             before = reasons.get(fault.status, "")
             reasons[fault.status] = f"{before} {said}".strip()
