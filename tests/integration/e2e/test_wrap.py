@@ -133,15 +133,15 @@ def test_a_sweep_leaves_a_server_that_runs_and_takes_one_that_has_ended(
     assert not folder.exists()
 
 
-def test_the_logs_of_a_keeper_that_was_killed_are_known_and_go_with_the_next_sweep(
+def test_the_logs_of_a_supervisor_that_was_killed_are_known_and_go_with_the_next_sweep(
     wrapped: Wrapped, tmp_path: Path
 ) -> None:
     started = wrapped("--start")
-    keeper = keeper_of(started["pid"])
+    supervisor = supervisor_of(started["pid"])
     logs = Path(started["logs"]["combined"])
-    os.kill(keeper.pid, signal.SIGKILL)
+    os.kill(supervisor.pid, signal.SIGKILL)
     until_gone(started["pid"])
-    until_gone(keeper.pid)
+    until_gone(supervisor.pid)
     status = wrapped("--status")
     assert (status["status"], status["logs"]) == ("stopped", started["logs"])
     (folder,) = (tmp_path / "home" / "wrap").iterdir()
@@ -154,7 +154,7 @@ def test_the_logs_of_a_keeper_that_was_killed_are_known_and_go_with_the_next_swe
     assert not logs.parent.exists()
 
 
-def test_a_call_holds_its_folder_until_a_keeper_does(tmp_path: Path) -> None:
+def test_a_call_holds_its_folder_until_a_supervisor_does(tmp_path: Path) -> None:
     settings = Settings(home=str(tmp_path / "home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
@@ -168,11 +168,11 @@ def until_gone(pid: int) -> None:
     wait_until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
 
 
-def keeper_of(pid: int) -> psutil.Process:
+def supervisor_of(pid: int) -> psutil.Process:
     """The process that stays with a server: the reaper stands between the two."""
-    keeper = psutil.Process(pid).parents()[1]
-    assert "pilothouse.cli.wrap.supervisor" in keeper.cmdline()
-    return keeper
+    supervisor = psutil.Process(pid).parents()[1]
+    assert "pilothouse.cli.wrap.supervisor" in supervisor.cmdline()
+    return supervisor
 
 
 def test_a_server_lives_from_start_to_shutdown(wrapped: Wrapped) -> None:
@@ -297,22 +297,22 @@ def test_a_server_that_is_not_ready_in_time_is_ended(wrapped: Wrapped) -> None:
     assert wrapped("--status")["status"] == "stopped"
 
 
-def test_a_restart_that_fails_ends_the_keeper(wrapped: Wrapped) -> None:
-    keeper = keeper_of(wrapped("--start")["pid"])
+def test_a_restart_that_fails_ends_the_supervisor(wrapped: Wrapped) -> None:
+    supervisor = supervisor_of(wrapped("--start")["pid"])
     (wrapped.folder / "server.js").write_text("throw new Error('broken by an edit')")
     ran = wrapped.run("--", *COMMAND, "--restart")
     assert ran.code == 1
     assert "broken by an edit" in ran.answer["error"]["stderr"]
-    until_gone(keeper.pid)
+    until_gone(supervisor.pid)
     assert wrapped("--status")["status"] == "stopped"
 
 
 def test_the_death_of_a_server_is_remembered(wrapped: Wrapped) -> None:
     started = wrapped("--start")
-    keeper = keeper_of(started["pid"])
+    supervisor = supervisor_of(started["pid"])
     with pytest.raises(ConnectionError):
         page(started["url"] + "/die")
-    until_gone(keeper.pid)
+    until_gone(supervisor.pid)
     status = wrapped("--status")
     assert status["status"] == "stopped"
     assert status["message"] == "It ended by itself with exit code 7."
@@ -320,14 +320,14 @@ def test_the_death_of_a_server_is_remembered(wrapped: Wrapped) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_dies_with_its_keeper_and_can_be_started_again(
+def test_a_server_dies_with_its_supervisor_and_can_be_started_again(
     wrapped: Wrapped, number: signal.Signals
 ) -> None:
     started = wrapped("--start")
-    keeper = keeper_of(started["pid"])
-    os.kill(keeper.pid, number)
+    supervisor = supervisor_of(started["pid"])
+    os.kill(supervisor.pid, number)
     until_gone(started["pid"])
-    until_gone(keeper.pid)
+    until_gone(supervisor.pid)
     assert wrapped("--status")["status"] == "stopped"
     assert wrapped("--start")["status"] == "ready"
 

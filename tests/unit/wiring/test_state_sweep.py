@@ -406,7 +406,7 @@ def test_a_wrapped_server_goes_with_its_logs(home: Path, wrapped: tuple[Path, Pa
     assert not logs.exists()
 
 
-def test_a_wrapped_server_whose_keeper_holds_no_lock_is_known_by_its_socket(
+def test_a_wrapped_server_whose_supervisor_holds_no_lock_is_known_by_its_socket(
     home: Path, wrapped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, logs = wrapped
