@@ -80,7 +80,7 @@ async def test_an_id_of_another_process_is_nobody_s_here() -> None:
 
 
 @ASYNC
-async def test_the_oldest_streams_make_room_but_never_the_standing_one() -> None:
+async def test_the_oldest_streams_make_room_but_never_the_push_stream() -> None:
     store = RecentEvents()
     standing = await store.store_event(GET_STREAM_KEY, news())
     first = await store.store_event("first", answer("first"))

@@ -207,7 +207,7 @@ async def test_one_that_ends_under_a_request_answers_it_with_an_error(commands: 
 
 
 class Conversation:
-    """A session over the bridge, with its standing stream."""
+    """A session over the bridge, with its push stream."""
 
     def __init__(self, worker: Running, session: str) -> None:
         self.worker = worker
@@ -292,7 +292,7 @@ async def test_progress_comes_before_the_answer_with_the_asker_s_own_token(
     assert answer["id"] == "a"
 
 
-async def test_what_nobody_asked_for_comes_on_the_standing_stream(commands: Commands) -> None:
+async def test_what_nobody_asked_for_comes_on_the_push_stream(commands: Commands) -> None:
     worker = await commands.start("stdio")
     async with conversation(worker) as talk:
         reader, writer = await asyncio.open_unix_connection(worker.address.path)

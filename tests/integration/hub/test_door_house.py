@@ -213,10 +213,10 @@ async def test_many_clients_open_and_call_at_once(rig: Rig, number: int) -> None
     await until(lambda: len(rig.crew.ended) == number // 2)
 
 
-# The standing stream, as bytes
+# The push stream, as bytes
 
 
-async def test_the_standing_stream_outlives_workers_and_ends_with_the_session(rig: Rig) -> None:
+async def test_the_push_stream_outlives_workers_and_ends_with_the_session(rig: Rig) -> None:
     client, listener = await rig.connect(), await rig.connect()
     session = await client.initialize()
     ours = f"Mcp-Session-Id: {session}"
