@@ -143,7 +143,7 @@ def own_zygote(folder: Path) -> Iterator[OwnedProcess]:
         listener.listen(1)
         listener.settimeout(REACH_S)
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm_parent", path],
+            [sys.executable, "-m", "tests.support.scripted_zygote", path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

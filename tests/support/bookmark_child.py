@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
 from pilothouse.bookmarks.changes.change import Change, Create, Move, RemoveTree, Update
 from pilothouse.bookmarks.changes.journal import open_journal
-from tests.support.bookmark_shelf import MemoryProfile
+from tests.support.memory_profile import MemoryProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from pilothouse.core.net.url_policy import Policy
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.server.call import parse_args
 from pilothouse.server.render import answer
-from tests.support.bookmark_shelf import MemoryProfile
 from tests.support.extension_peer import ChromeError
+from tests.support.memory_profile import MemoryProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

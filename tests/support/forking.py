@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-SIMPLE = "tests.support.warm_parent"
+SIMPLE = "tests.support.scripted_zygote"
 PRODUCT = "pilothouse.hub.workers.worker"
 START_S = 30.0
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.machine import processes
-from tests.support.door_rig import listen
+from tests.support.listener_rig import listen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.workers import Kind
-    from tests.support.door_rig import Rig
+    from tests.support.listener_rig import Rig
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from pilothouse.hub.sessions.ownership import FencedWorkers
 from pilothouse.hub.sessions.peers import Peers
 from pilothouse.hub.sessions.redis_registry import RedisRegistry
 from pilothouse.hub.sessions.redis_wire import RedisWire, parse_address
-from tests.support.door_rig import listen, own_workers, template_of
+from tests.support.listener_rig import listen, own_workers, template_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key
     from pilothouse.hub.ports import Authenticate
-    from tests.support.door_rig import Crew, Rig
+    from tests.support.listener_rig import Crew, Rig
 
 
 class Gateway(RedisRegistry):

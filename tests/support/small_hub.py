@@ -37,7 +37,7 @@ async def main(sockets: Path, journals: Path) -> None:
     spawn = journal.keeping(start_child)
     env = dict(os.environ)
     builtin = Builtin(
-        argv=[sys.executable, "-m", "tests.support.warm_parent"],
+        argv=[sys.executable, "-m", "tests.support.scripted_zygote"],
         folder=sockets,
         cwd=ROOT,
         env=env,

@@ -24,9 +24,9 @@ from pilothouse.bookmarks.changes.change import (
 from pilothouse.bookmarks.changes.journal import open_journal
 from pilothouse.bookmarks.extension.chrome_errors import fault_of
 from pilothouse.bookmarks.model import EXTENSION_ID, ConnectionLost
-from tests.support.bookmark_shelf import Breaking, MemoryProfile, possible_changes
 from tests.support.chrome_bookmarks import BAR, OTHER, ROOT, ChromeBookmarks, Refused
 from tests.support.chromium import Chromium
+from tests.support.memory_profile import Breaking, MemoryProfile, possible_changes
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:

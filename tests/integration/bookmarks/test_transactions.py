@@ -18,8 +18,8 @@ from pilothouse.bookmarks.model import (
     ExtensionTimeout,
     NothingToUndo,
 )
-from tests.support.bookmark_shelf import Breaking, MemoryProfile
 from tests.support.chrome_bookmarks import BAR, OTHER, ChromeBookmarks
+from tests.support.memory_profile import Breaking, MemoryProfile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,8 +19,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from pilothouse.bookmarks.changes.apply import recover
 from pilothouse.bookmarks.changes.journal import open_journal
 from tests.support.bookmark_child import FOLDERS, is_whole
-from tests.support.bookmark_shelf import MemoryProfile
 from tests.support.chrome_bookmarks import ChromeBookmarks
+from tests.support.memory_profile import MemoryProfile
 from tests.support.rounds import ROUNDS
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mcp.client import Client
 
 from pilothouse.hub.notices import RESET
 from pilothouse.hub.workers.capacity import Limits
-from tests.support.door_rig import call
 from tests.support.hub_rig import hub
+from tests.support.listener_rig import call
 from tests.support.living import living
 from tests.support.peers import devtools, installed, playwright
 from tests.support.rounds import IS_SOAK
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pilothouse.hub.workers.command import CommandKind
     from pilothouse.hub.workers.pool import Pool
-    from tests.support.door_rig import Rig
+    from tests.support.listener_rig import Rig
 
 pytestmark = [
     pytest.mark.anyio,

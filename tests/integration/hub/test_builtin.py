@@ -14,8 +14,8 @@ import pytest
 from pilothouse.hub.http.client import get, post
 from pilothouse.hub.workers import StartFailed, Use, builtin
 from pilothouse.hub.workers.builtin import USE_PATH
-from tests.support.door_rig import hello
 from tests.support.forking import PRODUCT, forked, forking
+from tests.support.listener_rig import hello
 from tests.support.living import living
 from tests.support.until import until
 

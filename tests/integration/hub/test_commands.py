@@ -19,7 +19,7 @@ from pilothouse.hub.workers import Running, StartFailed, command
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.spawned import Launch
 from pilothouse.machine.child import start_child
-from tests.support.door_rig import hello
+from tests.support.listener_rig import hello
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.servers import ROOT, environment

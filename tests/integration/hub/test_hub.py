@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from pilothouse.hub.notices import RESET
-from tests.support.door_rig import hello
 from tests.support.forkserver import REAL_PROCESSES
 from tests.support.http_agent import HttpAgent, told
+from tests.support.listener_rig import hello
 from tests.support.living import living
 from tests.support.servers import PRODUCT, Server, http_server
 from tests.support.until import until

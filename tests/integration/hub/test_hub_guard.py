@@ -11,8 +11,8 @@ from starlette.routing import Match
 
 from pilothouse.server.transports.pages import page_routes
 from pilothouse.wiring.dashboard import pages
-from tests.integration.hub.test_door_guard import HOSTS, ORIGINS, verdict
-from tests.support.door_rig import Raw
+from tests.integration.hub.test_listener_guard import HOSTS, ORIGINS, verdict
+from tests.support.listener_rig import Raw
 from tests.support.production import trusting
 from tests.support.servers import PRODUCT, Server, http_server
 

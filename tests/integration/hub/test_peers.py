@@ -20,7 +20,7 @@ from pilothouse.hub.notices import RESET
 from pilothouse.hub.sessions import peers
 from pilothouse.hub.sessions.redis_leases import Gate
 from pilothouse.machine.child import start_child
-from tests.support.door_rig import (
+from tests.support.listener_rig import (
     Raw,
     call,
     hello,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.hub.ports import Denied
     from pilothouse.machine.child import Child
-    from tests.support.door_rig import Crew, Got, Rig
+    from tests.support.listener_rig import Crew, Got, Rig
     from tests.support.redis import RedisServer
     from tests.support.sharing import Gateway
 

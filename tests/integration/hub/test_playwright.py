@@ -14,7 +14,7 @@ from pilothouse.hub.http.client import post
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.playwright import LISTENING
-from tests.support.door_rig import hello
+from tests.support.listener_rig import hello
 from tests.support.living import living
 from tests.support.peers import installed, playwright
 from tests.support.until import until

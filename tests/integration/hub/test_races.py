@@ -19,9 +19,9 @@ from pilothouse.hub.mcp.template import builtin_template
 from pilothouse.hub.notices import LOST, RESET
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.server.groups import MANIFEST
-from tests.support.door_rig import call, hello, modern
 from tests.support.forking import PRODUCT, forking
 from tests.support.hub_rig import hub
+from tests.support.listener_rig import call, hello, modern
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
 from tests.support.until import until
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.hub.workers.pool import Pool
-    from tests.support.door_rig import Got, Raw, Rig
+    from tests.support.listener_rig import Got, Raw, Rig
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 

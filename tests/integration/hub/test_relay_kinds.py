@@ -15,7 +15,7 @@ from mcp_types import TextContent
 
 from pilothouse.hub.notices import RESET
 from tests.support.cancelling import cancel_under_way
-from tests.support.door_rig import hello
+from tests.support.listener_rig import hello
 from tests.support.relaying import relay_home
 from tests.support.servers import ERAS, FIXTURE_APP, PRODUCT, stdio
 from tests.support.until import until, wait_until

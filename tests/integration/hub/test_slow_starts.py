@@ -24,8 +24,8 @@ from pilothouse.hub.workers.pool import Pool
 from pilothouse.hub.workers.spawned import Launch
 from pilothouse.machine import processes
 from pilothouse.machine.child import start_child
-from tests.support.door_rig import hello
 from tests.support.http_agent import BOTH, GUARD_S
+from tests.support.listener_rig import hello
 from tests.support.servers import ROOT, environment
 from tests.support.until import until
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.door_rig import listen, own_workers, template_of
+from tests.support.listener_rig import listen, own_workers, template_of
 from tests.support.npm import SETS, TYPESCRIPT, is_installed
 from tests.support.servers import ERAS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.support.door_rig import Rig
+    from tests.support.listener_rig import Rig
 
 pytestmark = [
     pytest.mark.anyio,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 SHIM = Path(__file__).with_name("shim.py")
 HUB = "pilothouse.hub.start"
-WARM_PARENT = "pilothouse.hub.workers.worker"
+ZYGOTE = "pilothouse.hub.workers.worker"
 REAL_PROCESSES = {"LC_FORKSERVER_REAL": "1"}
 """Environment of those who start a hub, or a hub its warm parent, by the command that users have;
 for tests of the processes themselves: who is whose child, what is left when one is killed."""

@@ -25,7 +25,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tests.support.forkserver.names import HUB, REAL_PROCESSES, SHIM, WARM_PARENT
+from tests.support.forkserver.names import HUB, REAL_PROCESSES, SHIM, ZYGOTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class Server:
             tempfile.tempdir = None
             random.seed()
             _fork_own_processes(self._address)
-            run = _be_warm_parent if order["module"] == WARM_PARENT else _run
+            run = _be_zygote if order["module"] == ZYGOTE else _run
             code = run(order["module"], order["args"])
         finally:
             os._exit(code)
@@ -204,14 +204,14 @@ def _fork_own_processes(address: str) -> None:
 
 def _forked(argv: Sequence[str], address: str) -> Sequence[str]:
     """Return the command that forks what another would start, if it is one of our own."""
-    for module in (HUB, WARM_PARENT):
+    for module in (HUB, ZYGOTE):
         real = [sys.executable, "-P", "-m", module]
         if list(argv[: len(real)]) == real:
             return [sys.executable, "-I", "-S", str(SHIM), address, module, *argv[len(real) :]]
     return argv
 
 
-def _be_warm_parent(_module: str, args: list[str]) -> int:
+def _be_zygote(_module: str, args: list[str]) -> int:
     """Run the module of warm parents, less what this process did when it was the fork server."""
     from pilothouse.hub.workers import worker, zygote
 

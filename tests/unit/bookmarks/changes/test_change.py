@@ -27,8 +27,8 @@ from pilothouse.bookmarks.changes.preview import differing, dry_run
 from pilothouse.bookmarks.model import BookmarkNotFound, FolderNotEmpty, RootFolder
 from pilothouse.bookmarks.tree.paths import DEEPEST
 from pilothouse.core.declare.faults import Fault, InvalidInput
-from tests.support.bookmark_shelf import possible_changes
 from tests.support.chrome_bookmarks import BAR, ROOT, ChromeBookmarks
+from tests.support.memory_profile import possible_changes
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from pilothouse.bookmarks.changes.journal import _now as journal_now
 from pilothouse.bookmarks.changes.journal_entry import Entry, lines_of
 from pilothouse.bookmarks.model import ConnectionLost, NothingToUndo
 from pilothouse.core.declare.faults import Fault, NotAvailable
-from tests.support.bookmark_shelf import WRITES, Breaking, MemoryProfile, possible_changes
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
+from tests.support.memory_profile import WRITES, Breaking, MemoryProfile, possible_changes
 from tests.support.rounds import examples
 from tests.unit.bookmarks.changes.test_change import TREE, rolls, trees
 

@@ -26,9 +26,9 @@ from pilothouse.bookmarks.tools.plan import (
     bookmark_undo,
 )
 from pilothouse.core.declare.faults import Fault, InvalidInput
-from tests.support.bookmark_shelf import Breaking, MemoryProfile
 from tests.support.bookmarking import Bookmarking
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
+from tests.support.memory_profile import Breaking, MemoryProfile
 from tests.unit.bookmarks.changes.test_change import TREE
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import pytest
 
 from pilothouse.hub.mcp.template import MINTING, NAMING, Template
 from pilothouse.hub.model import Key
-from tests.support.door_rig import Asked, call, hello, listen, modern, plain
-from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
+from tests.support.listener_rig import Asked, call, hello, listen, modern, plain
 from tests.support.until import until
+from tests.support.upstream_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.door_rig import Rig
+    from tests.support.listener_rig import Rig
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from pilothouse.hub.mcp.template import Template
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.support.door_rig import Asked, Script
+    from tests.support.listener_rig import Asked, Script
 
 CAPABILITIES = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 SERVER = {"name": "plain", "version": "1"}

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.hub.model import Key
-from tests.support.door_rig import GUARD_S, Asked, call, hello, listen, modern, plain, request
-from tests.support.door_scripts import EVENTS, TEMPLATE, echo, hanging_up, methods, stream, worker
+from tests.support.listener_rig import GUARD_S, Asked, call, hello, listen, modern, plain, request
 from tests.support.until import until
+from tests.support.upstream_scripts import (
+    EVENTS,
+    TEMPLATE,
+    echo,
+    hanging_up,
+    methods,
+    stream,
+    worker,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

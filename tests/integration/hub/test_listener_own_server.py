@@ -15,7 +15,15 @@ from mcp.shared.exceptions import MCPError
 from pilothouse.hub.model import Key
 from tests.conformance import fixtures
 from tests.support.cancelling import cancel_under_way
-from tests.support.door_rig import GUARD_S, call, hello, listen, own_workers, request, template_of
+from tests.support.listener_rig import (
+    GUARD_S,
+    call,
+    hello,
+    listen,
+    own_workers,
+    request,
+    template_of,
+)
 from tests.support.servers import ERAS
 from tests.support.until import until
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.support.door_rig import Rig
+    from tests.support.listener_rig import Rig
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from pilothouse.hub.http import connection, listener
 from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key
 from pilothouse.hub.ports import Denied, Upstream
-from tests.support.door_rig import Asked, call, hello, listen, modern, plain, request
+from tests.support.listener_rig import Asked, call, hello, listen, modern, plain, request
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.core.net.http1 import RequestHead
-    from tests.support.door_rig import Plain, Rig
+    from tests.support.listener_rig import Plain, Rig
 
 pytestmark = pytest.mark.anyio
 

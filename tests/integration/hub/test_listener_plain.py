@@ -11,9 +11,9 @@ from pilothouse.core.net.http1 import MAX_HEAD_BYTES
 from pilothouse.hub.mcp.template import MINTING, NAMING, Template
 from pilothouse.hub.model import Key
 from pilothouse.wiring.groups import GROUP_SPECS
-from tests.support.door_rig import Asked, call, hello, listen, modern, plain, request
-from tests.support.door_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
+from tests.support.listener_rig import Asked, call, hello, listen, modern, plain, request
 from tests.support.until import until
+from tests.support.upstream_scripts import HANDSHAKE, MODERN, TEMPLATE, echo, methods, worker
 
 if TYPE_CHECKING:
     from pathlib import Path
