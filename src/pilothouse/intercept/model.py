@@ -99,7 +99,7 @@ FAULTS = (TokenRefused, EngineUnreachable)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ConnectionEnd:
     """One end of a connection."""
 
     ip: str = ""
@@ -144,8 +144,8 @@ class Exchange:
     connection: str
     """Id of the client's connection; messages of one WebSocket share it."""
     kind: Kind = "HTTP"
-    client: Address = field(default_factory=Address)
-    server: Address = field(default_factory=Address)
+    client: ConnectionEnd = field(default_factory=ConnectionEnd)
+    server: ConnectionEnd = field(default_factory=ConnectionEnd)
     server_name: str = ""
     """Host as the client named it."""
     scheme: str = ""

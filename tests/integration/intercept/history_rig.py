@@ -16,7 +16,7 @@ import anyio
 from pilothouse.core.timeline.clock import anchored
 from pilothouse.intercept.history.segments import segments
 from pilothouse.intercept.history.writer import HistoryWriter
-from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def asked(url: str = "/", body: bytes = b"", **facts: Any) -> Exchange:
     head = f"GET {url} HTTP/1.1\r\nHost: shop.example\r\n\r\n".encode()
     return Exchange(
         connection="c1",
-        client=Address("127.0.0.1", 50_000),
-        server=Address("127.0.0.2", 443),
+        client=ConnectionEnd("127.0.0.1", 50_000),
+        server=ConnectionEnd("127.0.0.2", 443),
         server_name="shop.example",
         scheme="https",
         method="GET",

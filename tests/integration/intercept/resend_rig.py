@@ -12,7 +12,7 @@ import h2.connection
 import h2.events
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
 from pilothouse.intercept.query.reader import HistoryReader
 from pilothouse.intercept.replay.http1 import (
     Chunks,
@@ -187,7 +187,7 @@ class Rig:
         given: dict[str, Any] = (
             {
                 "connection": "c1",
-                "server": Address("127.0.0.1", port),
+                "server": ConnectionEnd("127.0.0.1", port),
                 "server_name": "localhost",
                 "scheme": "http",
                 "method": words[0].decode("latin-1"),

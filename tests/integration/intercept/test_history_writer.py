@@ -15,7 +15,7 @@ from pilothouse.intercept.history import file as history_file
 from pilothouse.intercept.history import text_indexer
 from pilothouse.intercept.history import writer as history
 from pilothouse.intercept.history.segments import segments
-from pilothouse.intercept.model import Address, Exchange
+from pilothouse.intercept.model import ConnectionEnd, Exchange
 from tests.integration.intercept.history_rig import (
     GUARD_S,
     answer,
@@ -56,7 +56,7 @@ async def test_an_exchange_is_two_rows_that_know_of_each_other(path: Path) -> No
             None,
             None,
         )
-        exchange.kind, exchange.server = "SSE", Address("127.0.0.3", 8443)
+        exchange.kind, exchange.server = "SSE", ConnectionEnd("127.0.0.3", 8443)
         writer.post(answer(exchange, b"reply", 404))
         await writer.recorded(exchange)
     request, response = packets(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.core.declare.faults import Fault, InvalidInput, RateLimited
-from pilothouse.intercept.model import Address, JobNotFound, PacketNotFound
+from pilothouse.intercept.model import ConnectionEnd, JobNotFound, PacketNotFound
 from pilothouse.intercept.replay import edits
 from pilothouse.intercept.replay.http1 import parse_head
 from pilothouse.intercept.replay.jobs import KEPT_JOBS, MOST_RUNNING
@@ -381,7 +381,7 @@ async def test_regex_params_change_the_packets_that_they_name(jobs_rig: Rig, wir
 
 async def test_one_dead_server_does_not_stop_the_others(jobs_rig: Rig, wire: Wire) -> None:
     async with wire_server() as gone:
-        dead = await jobs_rig.packet(gone.port, GET, server=Address("127.0.0.1", gone.port))
+        dead = await jobs_rig.packet(gone.port, GET, server=ConnectionEnd("127.0.0.1", gone.port))
     live = await jobs_rig.packet(wire.port, GET)
     answer = await bulk(jobs_rig, [dead, live])
     assert (answer["success"], answer["sent_count"], answer["failed_count"]) == (False, 1, 1)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.e2e.app_server.logs.output import OnLine, Output
     from pilothouse.e2e.app_server.logs.reader import Tail
-    from pilothouse.e2e.app_server.probe import Address
+    from pilothouse.e2e.app_server.probe import AppAddress
     from pilothouse.e2e.model import ServerState, ServiceSpec, Stream
     from pilothouse.machine.spawn import Process, Spawn
 
@@ -137,7 +137,7 @@ class PlainServer:
         self._report = report
         self._check = check
         self._run: Run | None = None
-        self._address: Address | None = None
+        self._address: AppAddress | None = None
         self._port = 0
         self._info: ServerInfo | None = None
         self._exit_code: int | None = None
@@ -297,7 +297,7 @@ class RunningApp:
         return True
 
 
-def _message(status: int, address: Address, port: int) -> str:
+def _message(status: int, address: AppAddress, port: int) -> str:
     said = []
     if status >= 500:
         said.append(f"It answers, but with HTTP {status}: its log says why.")

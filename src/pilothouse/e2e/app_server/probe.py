@@ -38,7 +38,7 @@ _PORT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class AppAddress:
     """Where on this machine a server may answer."""
 
     port: int
@@ -55,7 +55,7 @@ class Address:
         return f"{self.scheme}://localhost:{self.port}{path}"
 
 
-def announced(line: str) -> Address | None:
+def announced(line: str) -> AppAddress | None:
     """The address that a line of output names, if it does."""
     found = _URL.search(line)
     if found:
@@ -63,9 +63,9 @@ def announced(line: str) -> Address | None:
         main = re.search(r"\blocal\b", line[: found.start()], re.IGNORECASE) is not None
         # Elsewhere a path may be anything: the health check, an example.
         path = (found["path"] or "/") if main else "/"
-        return Address(port, found["scheme"].lower(), path, main) if port < 65_536 else None
+        return AppAddress(port, found["scheme"].lower(), path, main) if port < 65_536 else None
     named = _PORT.search(line)
-    return Address(int(named["port"])) if named and int(named["port"]) < 65_536 else None
+    return AppAddress(int(named["port"])) if named and int(named["port"]) < 65_536 else None
 
 
 def patience(status: int) -> float:
@@ -79,7 +79,7 @@ def patience(status: int) -> float:
     return math.inf  # a gateway whose backend is still coming up
 
 
-async def status_of(address: Address, within: float) -> int | None:
+async def status_of(address: AppAddress, within: float) -> int | None:
     """The HTTP status with which an address of this machine answers, if it does in time."""
     return await _status(LOOPBACK, address, f"localhost:{address.port}", within)
 
@@ -90,13 +90,17 @@ async def status_of_url(
     """The same for an app somewhere else, at addresses that were judged: no name is looked up."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = Address(port, parts.scheme, parts.path or "/")
+    address = AppAddress(port, parts.scheme, parts.path or "/")
     hosts = tuple(map(str, addresses))
     return await _status(hosts, address, parts.netloc, within, parts.hostname) if hosts else None
 
 
 async def _status(
-    hosts: tuple[str, ...], address: Address, name: str, within: float, tls_name: str | None = None
+    hosts: tuple[str, ...],
+    address: AppAddress,
+    name: str,
+    within: float,
+    tls_name: str | None = None,
 ) -> int | None:
     """One GET by hand: a client would follow redirects, pool connections or decode the body."""
     secured: dict[str, Any] = {}

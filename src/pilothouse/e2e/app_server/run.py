@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.app_server import probe
 from pilothouse.e2e.app_server.logs.crashes import CrashFinder
-from pilothouse.e2e.app_server.probe import Address, patience
+from pilothouse.e2e.app_server.probe import AppAddress, patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class Crashed(Exception):
 class Run:
     """A process that shall serve on `port`, and may choose to do so elsewhere."""
 
-    def __init__(self, child: Process, port: int, output: Output, known: Address | None) -> None:
+    def __init__(self, child: Process, port: int, output: Output, known: AppAddress | None) -> None:
         """`known` is where the same command has answered before."""
         self.child = child
         self.port = port
@@ -56,7 +56,7 @@ class Run:
             asyncio.create_task(output.copy("stderr", child.stderr, self._listen)),
         }
 
-    async def ready(self, within: float) -> tuple[Address, int]:
+    async def ready(self, within: float) -> tuple[AppAddress, int]:
         """The address that answers, and the HTTP status.
 
         Raises:
@@ -108,7 +108,7 @@ class Run:
             if known is None or (address.main and not known.main):
                 self._announced[address.port] = address
 
-    async def _answering(self, within: float) -> tuple[Address, int]:
+    async def _answering(self, within: float) -> tuple[AppAddress, int]:
         now = asyncio.get_running_loop().time
         started = now()
         deadline = started + within
@@ -134,9 +134,9 @@ class Run:
             await asyncio.sleep(min(pause, max(0.0, deadline - now())))
             delay = min(delay * 1.2, _LAST_DELAY_S)
 
-    async def _candidates(self, waited: float) -> AsyncIterator[tuple[Address, float]]:
+    async def _candidates(self, waited: float) -> AsyncIterator[tuple[AppAddress, float]]:
         """Where to ask, best first, and for how long an answer has to last there."""
-        yield self._announced.get(self.port, Address(self.port)), 0.0
+        yield self._announced.get(self.port, AppAddress(self.port)), 0.0
         named = [one for port, one in self._announced.items() if port != self.port]
         if not named and waited < _SILENCE_S:
             return
@@ -146,4 +146,4 @@ class Run:
             if one.port in listening:
                 yield one, 0.0
         if not named and len(listening) == 1:
-            yield Address(listening.pop()), UNANNOUNCED_S
+            yield AppAddress(listening.pop()), UNANNOUNCED_S

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
 from pilothouse.intercept.replay import edits as editing
 from pilothouse.intercept.replay.edits import Message, SetHeader
 from pilothouse.intercept.replay.http1 import parse_head, target_text
@@ -255,7 +255,7 @@ def blank_exchange(template: Template, *, connection: str, session: str, job: st
     return Exchange(
         connection=row["connection"] if template.is_message else connection,
         kind=row["type"],
-        server=Address(row["server_ip"], row["server_port"]),
+        server=ConnectionEnd(row["server_ip"], row["server_port"]),
         server_name=row["server_name"],
         scheme=row["scheme"],
         method=(row["method"] or "") if template.is_message else "",

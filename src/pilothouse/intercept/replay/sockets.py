@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from pilothouse.core.net.http1 import MAX_HEAD_BYTES, write_head
 from pilothouse.core.net.proxy_auth import HEADER, credentials
-from pilothouse.intercept.model import Address
+from pilothouse.intercept.model import ConnectionEnd
 from pilothouse.intercept.replay.http1_response import Conversation, Http1, Response
 from pilothouse.intercept.replay.http2 import Http2, request_of
 
@@ -103,8 +103,8 @@ class Outcome:
 
     started: float
     ended: float = 0.0
-    client: Address = field(default_factory=Address)
-    server: Address = field(default_factory=Address)
+    client: ConnectionEnd = field(default_factory=ConnectionEnd)
+    server: ConnectionEnd = field(default_factory=ConnectionEnd)
     alpn: str = ""
     response: Response = field(default_factory=Response)
     error: str = ""
@@ -406,5 +406,5 @@ def _note_request(spoken: ssl.SSLObject, direction: str, *message: Any) -> None:
         _asking.add(spoken)
 
 
-def _address(pair: Any) -> Address:
-    return Address(str(pair[0]), int(pair[1])) if pair else Address()
+def _address(pair: Any) -> ConnectionEnd:
+    return ConnectionEnd(str(pair[0]), int(pair[1])) if pair else ConnectionEnd()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.e2e.app_server import probe
-from pilothouse.e2e.app_server.probe import Address, announced, patience
+from pilothouse.e2e.app_server.probe import AppAddress, announced, patience
 from pilothouse.machine.net.local_ports import free_port, is_taken
 
 if TYPE_CHECKING:
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("  ➜  Local:   http://localhost:5173/", Address(5173, main=True)),
-        ("  ➜  Local:   http://localhost:5173/shop/", Address(5173, path="/shop/", main=True)),
-        ("   - Local:        https://localhost:3000", Address(3000, "https", main=True)),
-        ("┃ Local    http://localhost:4321/", Address(4321, main=True)),
-        (" * Running on http://127.0.0.1:5000", Address(5000)),
-        ("Starting development server at http://127.0.0.1:8000/", Address(8000)),
-        ("INFO: Uvicorn running on http://0.0.0.0:8000 (Press CTRL+C to quit)", Address(8000)),
-        ("Serving HTTP on 0.0.0.0 port 8000 (http://0.0.0.0:8000/) ...", Address(8000)),
-        ("Serving HTTP on :: port 8000 (http://[::]:8000/) ...", Address(8000)),
-        ("docs are at http://localhost:8000/docs", Address(8000)),
-        ("listening on port 3000", Address(3000)),
-        ("Server listening on port: 3000", Address(3000)),
-        ("Example app listening on PORT 3000!", Address(3000)),
-        ("Listening on :8080", Address(8080)),
-        ("listening at [::]:4000", Address(4000)),
-        ("App started on 0.0.0.0:4000", Address(4000)),
-        ("Listening at: http://127.0.0.1:8000 (4711)", Address(8000)),
+        ("  ➜  Local:   http://localhost:5173/", AppAddress(5173, main=True)),
+        ("  ➜  Local:   http://localhost:5173/shop/", AppAddress(5173, path="/shop/", main=True)),
+        ("   - Local:        https://localhost:3000", AppAddress(3000, "https", main=True)),
+        ("┃ Local    http://localhost:4321/", AppAddress(4321, main=True)),
+        (" * Running on http://127.0.0.1:5000", AppAddress(5000)),
+        ("Starting development server at http://127.0.0.1:8000/", AppAddress(8000)),
+        ("INFO: Uvicorn running on http://0.0.0.0:8000 (Press CTRL+C to quit)", AppAddress(8000)),
+        ("Serving HTTP on 0.0.0.0 port 8000 (http://0.0.0.0:8000/) ...", AppAddress(8000)),
+        ("Serving HTTP on :: port 8000 (http://[::]:8000/) ...", AppAddress(8000)),
+        ("docs are at http://localhost:8000/docs", AppAddress(8000)),
+        ("listening on port 3000", AppAddress(3000)),
+        ("Server listening on port: 3000", AppAddress(3000)),
+        ("Example app listening on PORT 3000!", AppAddress(3000)),
+        ("Listening on :8080", AppAddress(8080)),
+        ("listening at [::]:4000", AppAddress(4000)),
+        ("App started on 0.0.0.0:4000", AppAddress(4000)),
+        ("Listening at: http://127.0.0.1:8000 (4711)", AppAddress(8000)),
         ("  ➜  Network: http://192.168.1.5:5173/", None),
         ("GET http://example.com:8080/ 200", None),
         ("compiled in 3000 ms", None),
@@ -47,13 +47,13 @@ pytestmark = pytest.mark.anyio
         ("", None),
     ],
 )  # fmt: skip
-def test_the_address_is_read_from_the_output(line: str, expected: Address | None) -> None:
+def test_the_address_is_read_from_the_output(line: str, expected: AppAddress | None) -> None:
     assert announced(line) == expected
 
 
 def test_an_url_names_localhost_and_keeps_a_base_path() -> None:
-    assert Address(5173).url == "http://localhost:5173"
-    assert Address(5173, "https", "/shop/").url == "https://localhost:5173/shop/"
+    assert AppAddress(5173).url == "http://localhost:5173"
+    assert AppAddress(5173, "https", "/shop/").url == "https://localhost:5173/shop/"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_only_an_http_status_counts_as_an_answer(said: bytes, status: int 
         await writer.wait_closed()
 
     async with await answering(answer) as server:
-        assert await probe.status_of(Address(port_of(server)), 10) == status
+        assert await probe.status_of(AppAddress(port_of(server)), 10) == status
         # The name is looked up by nobody: it exists nowhere.
         url = f"http://app.invalid:{port_of(server)}/"
         assert await probe.status_of_url(url, [IPv4Address("127.0.0.1")], 10) == status
@@ -117,7 +117,7 @@ async def test_a_server_that_says_nothing_costs_no_more_than_the_time_given() ->
 
     async with await answering(answer) as server:
         async with asyncio.timeout(30):
-            assert await probe.status_of(Address(port_of(server)), 0.1) is None
+            assert await probe.status_of(AppAddress(port_of(server)), 0.1) is None
 
 
 async def test_a_server_on_the_other_loopback_address_is_found() -> None:
@@ -126,11 +126,11 @@ async def test_a_server_on_the_other_loopback_address_is_found() -> None:
         await reader.read()
 
     async with await answering(answer, "::1") as server:
-        assert await probe.status_of(Address(port_of(server)), 10) == 200
+        assert await probe.status_of(AppAddress(port_of(server)), 10) == 200
 
 
 async def test_nobody_there_is_no_answer() -> None:
-    assert await probe.status_of(Address(free_port()), 10) is None
+    assert await probe.status_of(AppAddress(free_port()), 10) is None
 
 
 @pytest.mark.parametrize(

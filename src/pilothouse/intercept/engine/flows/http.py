@@ -18,7 +18,7 @@ from mitmproxy import http
 
 from pilothouse.intercept.engine.flows import messages, streamed_bodies
 from pilothouse.intercept.engine.flows.messages import KEY_HEADER
-from pilothouse.intercept.model import Address, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
 from pilothouse.intercept.replay.http1 import target_text
 
 if TYPE_CHECKING:
@@ -319,18 +319,18 @@ def _is_large(message: http.Message) -> bool:
     return length.isdigit() and int(length) > streamed_bodies.KEPT_BODY
 
 
-def address_of(connection: Connection) -> Address:
+def address_of(connection: Connection) -> ConnectionEnd:
     peer = connection.peername
-    return Address(peer[0], peer[1]) if peer else Address()
+    return ConnectionEnd(peer[0], peer[1]) if peer else ConnectionEnd()
 
 
-def _server_of(flow: http.HTTPFlow) -> Address:
+def _server_of(flow: http.HTTPFlow) -> ConnectionEnd:
     """As far as it is known before there is a connection to it."""
     if flow.server_conn.peername:
         return address_of(flow.server_conn)
     host, port = flow.request.host, flow.request.port
     is_address = host.replace(".", "").isdigit() or ":" in host
-    return Address(host if is_address else "", port)
+    return ConnectionEnd(host if is_address else "", port)
 
 
 def _refuse(flow: http.HTTPFlow, status: int, reason: str) -> None:

@@ -27,7 +27,7 @@ from wsproto.frame_protocol import CloseReason, Opcode
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.engine.flows.http import address_of
 from pilothouse.intercept.engine.flows.streamed_bodies import KEPT_BODY
-from pilothouse.intercept.model import Address, Exchange, Kind, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Kind, Sent
 from pilothouse.intercept.replay.http1 import target_text
 
 if TYPE_CHECKING:
@@ -233,7 +233,9 @@ class Live:
             connection=client.id,
             kind=kind,
             client=address_of(client),
-            server=Address(*server.peername[:2]) if server.peername else Address("", port),
+            server=ConnectionEnd(*server.peername[:2])
+            if server.peername
+            else ConnectionEnd("", port),
             server_name=self._server_name(flow),
             scheme="udp" if kind == "UDP" else "tls" if client.tls else "tcp",
             alpn=(client.alpn or b"").decode("ascii", "replace"),
