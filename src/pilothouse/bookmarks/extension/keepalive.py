@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from websockets.exceptions import ConnectionClosed
 
 from pilothouse.bookmarks.extension import protocol
-from pilothouse.bookmarks.extension.protocol import Answer, Garbage, Happening
+from pilothouse.bookmarks.extension.protocol import CallAnswer, Garbage, Happening
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,7 +85,7 @@ async def _read(peer: Peer, socket: ServerConnection, tell: Callable[[Happening]
                 log.debug("a message of profile %s was not understood: %s", peer.id, error)
                 continue
             for message in messages:
-                if isinstance(message, Answer):
+                if isinstance(message, CallAnswer):
                     peer.answered(message)
                 elif isinstance(message, Happening):
                     tell(message)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.server import ServerConnection
 
-    from pilothouse.bookmarks.extension.protocol import Answer, Hello
+    from pilothouse.bookmarks.extension.protocol import CallAnswer, Hello
 
 
 GATHER_S = 0.005
@@ -54,7 +54,7 @@ class Peer:
         self._socket = socket
         self._numbers = numbers
         self._answer_s = answer_s
-        self._pending: dict[int, asyncio.Future[Answer | None]] = {}
+        self._pending: dict[int, asyncio.Future[CallAnswer | None]] = {}
         self._unsent: list[bytes] = []
         self._due: asyncio.TimerHandle | None = None
         """When what is unsent has waited long enough."""
@@ -73,10 +73,10 @@ class Peer:
             raise fault_of(answer.error, method, given)
         return answer.result
 
-    async def _call(self, method: str, params: dict[str, Any]) -> Answer:
+    async def _call(self, method: str, params: dict[str, Any]) -> CallAnswer:
         number = next(self._numbers)
         loop = asyncio.get_running_loop()
-        pending: asyncio.Future[Answer | None] = loop.create_future()
+        pending: asyncio.Future[CallAnswer | None] = loop.create_future()
         self._pending[number] = pending
         try:
             async with asyncio.timeout(self._answer_s):
@@ -122,7 +122,7 @@ class Peer:
             hint=f"{consequence}; a paired extension comes back within 30 s",
         )
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: CallAnswer) -> None:
         """An answer whose call has ended meanwhile, or never was, is nobody's."""
         pending = self._pending.get(answer.id)
         if pending is not None and not pending.done():

@@ -64,7 +64,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallAnswer:
     """What came of a call; `error` is None when it went well."""
 
     id: int
@@ -100,7 +100,7 @@ class Heartbeat:
     """The other side is there."""
 
 
-type Message = Answer | Happening | Heartbeat
+type Message = CallAnswer | Happening | Heartbeat
 
 
 def parse(raw: bytes | str) -> list[Message]:
@@ -196,13 +196,13 @@ def _object(message: Any) -> dict[str, Any]:
     return message
 
 
-def _answer(message: dict[str, Any]) -> Answer:
+def _answer(message: dict[str, Any]) -> CallAnswer:
     number, error = message.get("id"), message.get("error")
     if type(number) is not int:
         raise Garbage("an answer has the id of its call")
     if error is None:
-        return Answer(number, message.get("result"), None)
-    return Answer(number, None, error if isinstance(error, dict) else {"message": str(error)})
+        return CallAnswer(number, message.get("result"), None)
+    return CallAnswer(number, None, error if isinstance(error, dict) else {"message": str(error)})
 
 
 def _happening(params: object) -> Happening:

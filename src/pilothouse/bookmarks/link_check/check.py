@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from pilothouse.bookmarks.link_check.fetch import Answer, Fetcher, NoAnswer
+from pilothouse.bookmarks.link_check.fetch import Fetcher, LinkAnswer, NoAnswer
 from pilothouse.core.net.url_policy import UrlError, target_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Checked:
     leads_to: str = ""
 
 
-def judge(answer: Answer) -> Checked:
+def judge(answer: LinkAnswer) -> Checked:
     """What an answer says about the bookmark."""
     if answer.status >= 400:
         kind: Kind = "refused" if answer.status in _LOGIN_OR_LIMIT else "broken"

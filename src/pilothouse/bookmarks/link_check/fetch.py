@@ -50,7 +50,7 @@ class HungUp(NoAnswer):
 
 
 @dataclass(slots=True)
-class Answer:
+class LinkAnswer:
     """What the last server said, and the way there."""
 
     status: int
@@ -79,7 +79,7 @@ class Fetcher:
         self._request_s = request_s
         self._context = context
 
-    async def ask(self, url: str) -> Answer:
+    async def ask(self, url: str) -> LinkAnswer:
         """HEAD, and GET where that does not go well: many servers know no HEAD.
 
         Raises:
@@ -91,12 +91,12 @@ class Fetcher:
                 return answer
         return await self._follow("GET", url)
 
-    async def _follow(self, method: str, url: str) -> Answer:
+    async def _follow(self, method: str, url: str) -> LinkAnswer:
         hops: list[tuple[int, str]] = []
         while True:
             status, location = await self._once(method, url)
             if status not in _REDIRECTS or not location:
-                return Answer(status, url, hops)
+                return LinkAnswer(status, url, hops)
             try:
                 url = urljoin(url, location)
             except ValueError:

@@ -95,7 +95,7 @@ def parse_request(head: bytes) -> Request:
 # Answers
 
 
-class Answer(NamedTuple):
+class ForwardedHead(NamedTuple):
     """A server's head, with what concerned only our connection to it replaced."""
 
     status: int
@@ -104,7 +104,7 @@ class Answer(NamedTuple):
     """Otherwise the body ends with the connection."""
 
 
-def rewrite_answer(head: bytes) -> Answer:
+def rewrite_answer(head: bytes) -> ForwardedHead:
     """Read a head, given without the empty line that ends it. BadMessage if it is none."""
     status_line, *lines = re.split(rb"\r?\n", head)
     match = STATUS_LINE.match(status_line)
@@ -122,7 +122,9 @@ def rewrite_answer(head: bytes) -> Answer:
         kept += [b"Connection: Upgrade", b"Upgrade: websocket"]
     elif status >= 200:
         kept.append(b"Connection: close")
-    return Answer(status, b"\r\n".join([*kept, b"", b""]), not names.isdisjoint(SAYS_THE_LENGTH))
+    return ForwardedHead(
+        status, b"\r\n".join([*kept, b"", b""]), not names.isdisjoint(SAYS_THE_LENGTH)
+    )
 
 
 def _ascii(text: str) -> str:

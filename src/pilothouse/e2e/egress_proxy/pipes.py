@@ -20,7 +20,7 @@ from pilothouse.core.net.http1 import (
     Counted,
     Endless,
 )
-from pilothouse.e2e.egress_proxy.http import Answer, Request, own_answer, rewrite_answer
+from pilothouse.e2e.egress_proxy.http import ForwardedHead, Request, own_answer, rewrite_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -202,7 +202,7 @@ class _AnswerPipe(_Pipe):
         else:
             self._fail(error.status, str(error))
 
-    def _head_came(self, head: Answer) -> None:
+    def _head_came(self, head: ForwardedHead) -> None:
         if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
             if not self._upgrades:
                 raise BadMessage("the server changed the protocol unasked")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pilothouse.bookmarks.extension import protocol
 from pilothouse.bookmarks.extension.chrome_errors import fault_of
 from pilothouse.bookmarks.extension.protocol import (
-    Answer,
+    CallAnswer,
     Garbage,
     Happening,
     Heartbeat,
@@ -116,10 +116,10 @@ def only(raw: bytes) -> Any:
 
 def test_answers_events_and_heartbeats_are_told_apart() -> None:
     assert only(protocol.HEARTBEAT) == Heartbeat()
-    assert only(message(id=7, result=[1])) == Answer(7, [1], None)
-    assert only(message(id=7, result=None)) == Answer(7, None, None)
-    assert only(message(id=7, error={"code": 1})) == Answer(7, None, {"code": 1})
-    assert only(message(id=7, error="oh")) == Answer(7, None, {"message": "oh"})
+    assert only(message(id=7, result=[1])) == CallAnswer(7, [1], None)
+    assert only(message(id=7, result=None)) == CallAnswer(7, None, None)
+    assert only(message(id=7, error={"code": 1})) == CallAnswer(7, None, {"code": 1})
+    assert only(message(id=7, error="oh")) == CallAnswer(7, None, {"message": "oh"})
     happened = {"type": "moved", "id": "4", "data": {"parentId": "1"}, "own": True}
     told = only(message(method="bookmark_event", params=happened))
     assert told == Happening("moved", "4", {"parentId": "1"}, True)
@@ -129,7 +129,7 @@ def test_answers_events_and_heartbeats_are_told_apart() -> None:
 
 def test_several_messages_at_once_keep_their_order() -> None:
     answers = b",".join(message(id=number, result=number) for number in (3, 1, 2))
-    assert parse(b"[%b]" % answers) == [Answer(number, number, None) for number in (3, 1, 2)]
+    assert parse(b"[%b]" % answers) == [CallAnswer(number, number, None) for number in (3, 1, 2)]
     sent = json.loads(protocol.together([protocol.request(1, "get", {}), protocol.HEARTBEAT]))
     assert [part["method"] for part in sent] == ["get", "heartbeat"]
     assert protocol.together([protocol.HEARTBEAT]) == protocol.HEARTBEAT
@@ -174,7 +174,7 @@ def test_a_removed_bookmark_is_told_with_its_title_and_address() -> None:
 
 
 def test_half_a_character_passes_in_both_directions() -> None:
-    assert only(b'{"jsonrpc":"2.0","id":1,"result":"\\ud83d"}') == Answer(1, "\ud83d", None)
+    assert only(b'{"jsonrpc":"2.0","id":1,"result":"\\ud83d"}') == CallAnswer(1, "\ud83d", None)
     sent = json.loads(protocol.request(1, "search", {"query": "\ud83d"}))
     assert sent["params"] == {"query": "\ud83d"}
 
