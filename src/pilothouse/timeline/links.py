@@ -16,8 +16,8 @@ from pilothouse.core.timeline.attribution import (
     AT_ONCE_MS,
     SETTLE_MS,
     SOON_MS,
-    Asked,
     Line,
+    LoggedRequest,
     LogOwners,
     is_background,
     paths_in,
@@ -108,8 +108,8 @@ class _View:
         also = self.packets if self.exchanges else ()
         return LogOwners(map(self._asked, asked), map(self._asked, also))
 
-    def _asked(self, item: Item) -> Asked:
-        return Asked(
+    def _asked(self, item: Item) -> LoggedRequest:
+        return LoggedRequest(
             item.key,
             _path(item),
             item.at,

@@ -116,7 +116,7 @@ def sent_at(received: float, wall_time: object) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedRequest:
     """A request, as far as a log can be compared with it."""
 
     key: str
@@ -162,11 +162,11 @@ class Owner:
 class LogOwners:
     """Finds the request that a line is about, among some."""
 
-    def __init__(self, asked: Iterable[Asked], also: Iterable[Asked] = ()) -> None:
+    def __init__(self, asked: Iterable[LoggedRequest], also: Iterable[LoggedRequest] = ()) -> None:
         """`also` are known by their ids alone."""
-        self._by_id: dict[str, list[Asked]] = {}
-        self._by_path: dict[str, list[Asked]] = {}
-        self._broken: list[Asked] = []
+        self._by_id: dict[str, list[LoggedRequest]] = {}
+        self._by_path: dict[str, list[LoggedRequest]] = {}
+        self._broken: list[LoggedRequest] = []
         self._paths: dict[str, str] = {}
         for request in asked:
             self._paths[request.key] = request.path
@@ -177,7 +177,7 @@ class LogOwners:
         for request in also:
             self._name(request)
 
-    def _name(self, request: Asked) -> None:
+    def _name(self, request: LoggedRequest) -> None:
         for id in request.ids:
             self._by_id.setdefault(id, []).append(request)
 
@@ -239,7 +239,7 @@ class LogOwners:
             )
         return None
 
-    def _named(self, line: Line, text: str) -> list[Asked]:
+    def _named(self, line: Line, text: str) -> list[LoggedRequest]:
         return [
             request
             for path in paths_in(text)
@@ -247,7 +247,7 @@ class LogOwners:
             if request.spans(line.at, LATE_MS) and _is_of_one_session(request, line)
         ]
 
-    def _under_way(self, line: Line) -> list[Asked]:
+    def _under_way(self, line: Line) -> list[LoggedRequest]:
         """The requests that failed and were under way when a line was written."""
         return [
             request
@@ -271,12 +271,12 @@ class LogOwners:
         return Owner(nearest.key, "time", why, len({one.path for one in found}) - 1)
 
 
-def _by_path(line: Line, found: Sequence[Asked], way: Way, verb: str) -> Owner:
+def _by_path(line: Line, found: Sequence[LoggedRequest], way: Way, verb: str) -> Owner:
     nearest = min(found, key=lambda request: _distance(request.ended, line.at))
     return Owner(nearest.key, way, f"the line {verb} its path, {_when(line.at, nearest)}")
 
 
-def _is_of_one_session(request: Asked, line: Line) -> bool:
+def _is_of_one_session(request: LoggedRequest, line: Line) -> bool:
     return not line.session or not request.session or request.session == line.session
 
 
@@ -284,7 +284,7 @@ def _distance(ended: float, at: float | None) -> float:
     return 0.0 if at is None else abs(at - min(ended, at))
 
 
-def _when(at: float | None, request: Asked) -> str:
+def _when(at: float | None, request: LoggedRequest) -> str:
     if at is None:
         return "at a time that is not known"
     if at <= request.ended:

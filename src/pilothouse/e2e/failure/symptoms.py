@@ -16,8 +16,8 @@ from pilothouse.core.timeline.attribution import (
     AT_ONCE_MS,
     NAVIGATING,
     TRACEBACK,
-    Asked,
     Line,
+    LoggedRequest,
     LogOwners,
     continues,
     is_background,
@@ -298,9 +298,9 @@ def signature(exchange: Exchange) -> str:
     return f"{exchange.method} {path_of(exchange.url)} {outcome}"
 
 
-def _asked(exchange: Exchange) -> Asked:
+def _asked(exchange: Exchange) -> LoggedRequest:
     ended = exchange.ended_at or math.inf
-    return Asked(
+    return LoggedRequest(
         exchange.request_id,
         path_of(exchange.url),
         exchange.at,

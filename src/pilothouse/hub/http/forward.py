@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.connection import Connection
     from pilothouse.hub.http.upstream import Relay
     from pilothouse.hub.mcp.handshake import Greetings
-    from pilothouse.hub.mcp.routing_keys import Asked
+    from pilothouse.hub.mcp.routing_keys import RoutingFacts
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key, SessionRecord
     from pilothouse.hub.ports import Lease, Traffic, Upstream, Workers
@@ -52,7 +52,9 @@ _NO_TOOLS: frozenset[str] = frozenset()
 class Call:
     """One request on its way through the hub."""
 
-    def __init__(self, client: Connection, head: RequestHead, path: str, asked: Asked) -> None:
+    def __init__(
+        self, client: Connection, head: RequestHead, path: str, asked: RoutingFacts
+    ) -> None:
         self.client = client
         self.head = head
         self.path = path

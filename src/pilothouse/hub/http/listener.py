@@ -17,7 +17,7 @@ from pilothouse.hub.http.connection import Connection
 from pilothouse.hub.http.forward import PEER, Call
 from pilothouse.hub.http.replies import JSON, Reply, compact, of_fault
 from pilothouse.hub.mcp.revision_2026 import VERSION_HEADER
-from pilothouse.hub.mcp.routing_keys import Asked, era_of, path_key
+from pilothouse.hub.mcp.routing_keys import RoutingFacts, era_of, path_key
 from pilothouse.hub.model import GatewayFault, WorkerLost
 from pilothouse.hub.ports import Denied
 from pilothouse.hub.sessions.peers import NOT_MINE
@@ -208,7 +208,7 @@ def _path(head: RequestHead) -> str:
 
 
 def _call(client: Connection, head: RequestHead, path: str, key: str, principal: str) -> Call:
-    asked = Asked(era_of(head.one(VERSION_HEADER)), key, principal)
+    asked = RoutingFacts(era_of(head.one(VERSION_HEADER)), key, principal)
     return Call(client, head, "/mcp" if key else path, asked)
 
 

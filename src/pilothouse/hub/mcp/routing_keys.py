@@ -25,7 +25,7 @@ _MOST_URIS = 50
 _URI_PART = re.compile(r"[^/?#:]+")
 
 
-class Asked(NamedTuple):
+class RoutingFacts(NamedTuple):
     """What a request says about whom it belongs to."""
 
     era: Era
@@ -84,7 +84,7 @@ def _name(message: dict[str, Any]) -> str:
 
 
 def key_of(
-    asked: Asked,
+    asked: RoutingFacts,
     record: SessionRecord | None = None,
     owner: Key | None = None,
     mint: Callable[[], str] | None = None,

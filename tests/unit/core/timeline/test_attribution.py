@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pilothouse.core.timeline.attribution import (
-    Asked,
     Line,
+    LoggedRequest,
     LogOwners,
     continues,
     is_background,
@@ -17,11 +17,11 @@ from pilothouse.core.timeline.attribution import (
 TRACE = "Traceback (most recent call last):\n  File 'app.py'\n"
 
 
-def asked(path: str, at: float, answered: float, *, ids: tuple[str, ...] = ()) -> Asked:
-    return Asked(f"{path}@{at:g}", path, at, answered, answered, True, frozenset(ids))
+def asked(path: str, at: float, answered: float, *, ids: tuple[str, ...] = ()) -> LoggedRequest:
+    return LoggedRequest(f"{path}@{at:g}", path, at, answered, answered, True, frozenset(ids))
 
 
-def owners(requests: list[Asked], *lines: Line) -> list[str]:
+def owners(requests: list[LoggedRequest], *lines: Line) -> list[str]:
     return [owner.key if owner else "" for owner in LogOwners(requests).find(lines)]
 
 

@@ -12,7 +12,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from pilothouse.hub.mcp.routing_keys import (
     HANDSHAKE_VERSIONS,
-    Asked,
+    RoutingFacts,
     calls_one_of,
     era_of,
     key_of,
@@ -73,13 +73,13 @@ OWNER = Key("handle", "h")
 
 def test_the_order_of_keys_is_the_one_that_was_decided() -> None:
     """From a request that says all of it, what decides is taken away one by one."""
-    asked = Asked("2026", "window", "ann")
+    asked = RoutingFacts("2026", "window", "ann")
     decided = [key_of(asked, RECORD, OWNER, lambda: "new")]
     decided.append(key_of(asked, None, OWNER, lambda: "new"))
     decided.append(key_of(asked, None, None, lambda: "new"))
     decided.append(key_of(asked))
     decided.append(key_of(asked._replace(path_key="")))
-    decided.append(key_of(Asked("2026")))
+    decided.append(key_of(RoutingFacts("2026")))
     assert decided == [
         RECORD.key,
         OWNER,
@@ -96,7 +96,7 @@ def test_the_order_of_keys_is_the_one_that_was_decided() -> None:
 )
 def test_no_two_principals_ever_share_a_key(people: list[str], paths: list[str]) -> None:
     keys = [
-        (person, key_of(Asked("2026", path, person)))
+        (person, key_of(RoutingFacts("2026", path, person)))
         for person, path in itertools.product(people, paths)
     ]
     for (one, key), (other, same) in itertools.combinations(keys, 2):
