@@ -11,7 +11,7 @@ from pydantic import Field
 from pilothouse.bookmarks.link_check.check import MEANINGS, LinkCheck, Manners
 from pilothouse.bookmarks.model import BookmarkNotFound
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, Asking
+from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, BookmarkArgs
 from pilothouse.bookmarks.tree.duplicates import find_duplicates
 from pilothouse.bookmarks.tree.mask import masked
 from pilothouse.bookmarks.tree.paths import find, format_path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _TOLD = ("id", "title", "url", "dateAdded")
 
 
-class _Under(Asking):
+class _Under(BookmarkArgs):
     folder_id: str | None = Field(default=None, description="Only in this folder, id or path")
 
 

@@ -21,7 +21,7 @@ from pilothouse.bookmarks.files.files import (
 from pilothouse.bookmarks.files.node import Saved, every, saved_of
 from pilothouse.bookmarks.model import AmbiguousPath, InvalidUrl
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, Asking
+from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, BookmarkArgs
 from pilothouse.bookmarks.tree.mask import mask
 from pilothouse.bookmarks.tree.paths import find
 from pilothouse.bookmarks.tree.tree import counts, flat
@@ -46,7 +46,7 @@ _TOLD_WITHIN_S = 1.0
 FOLDER = "Imported"
 
 
-class Export(Asking):
+class Export(BookmarkArgs):
     folder_id: str | None = Field(default=None, description="Only this folder, id or path")
     format: Format = Field(default="html", description="html is what every browser imports")
     inline: bool = Field(default=False, description="Answer with the text, too")
@@ -110,7 +110,7 @@ async def bookmark_export(args: Export, bookmarks: Bookmarks) -> Exported:
     )
 
 
-class Import(Asking):
+class Import(BookmarkArgs):
     path: str | None = Field(default=None, description="File: HTML of any browser, or JSON")
     content: str | None = Field(default=None, description="Its text instead")
     parent_id: str | None = Field(

@@ -30,7 +30,7 @@ from pilothouse.bookmarks.model import (
     RootFolder,
 )
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, Asking
+from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, BookmarkArgs
 from pilothouse.bookmarks.tree.mask import masked
 from pilothouse.bookmarks.tree.paths import find
 from pilothouse.bookmarks.tree.urls import check_url, is_masked
@@ -58,7 +58,7 @@ class PlannedChange(Args):
     index: int | None = Field(default=None, ge=0, description="Place in it")
 
 
-class BookmarkPlan(Asking):
+class BookmarkPlan(BookmarkArgs):
     changes: list[PlannedChange] = Field(
         min_length=1, max_length=MOST_CHANGES, description="In this order"
     )
@@ -177,7 +177,7 @@ async def bookmark_apply(args: BookmarkApply, bookmarks: Bookmarks) -> Applied:
     return Applied(entry=done.entry, nodes=nodes)
 
 
-class BookmarkUndo(Asking):
+class BookmarkUndo(BookmarkArgs):
     entry: str | None = Field(default=None, description="Default: your last change")
     force: bool = Field(default=False, description="Overwrite what others changed since")
 
@@ -231,7 +231,7 @@ async def bookmark_undo(args: BookmarkUndo, bookmarks: Bookmarks) -> Undone:
     return undone
 
 
-class BookmarkJournal(Asking):
+class BookmarkJournal(BookmarkArgs):
     limit: int = Field(default=20, ge=1, le=SHOWN, description="Newest at most")
 
 

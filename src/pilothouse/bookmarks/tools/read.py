@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pilothouse.bookmarks.model import CONNECTION, TREE_URI
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, Asking, Nodes
+from pilothouse.bookmarks.tools.shared import ADDRESSED, BOOKMARKS, BookmarkArgs, Nodes
 from pilothouse.bookmarks.tree.mask import mask
 from pilothouse.bookmarks.tree.paths import find
 from pilothouse.bookmarks.tree.tree import MOST_NODES, cut
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
 
 
-class Get(Asking):
+class Get(BookmarkArgs):
     id: str = Field(description="Id or path")
 
 
@@ -43,7 +43,7 @@ async def bookmark_get(args: Get, bookmarks: Bookmarks) -> Nodes:
     return _shown(found, bookmarks.redactor)
 
 
-class GetTree(Asking):
+class GetTree(BookmarkArgs):
     folder_id: str | None = Field(default=None, description="Id or path")
     depth: int | None = Field(default=None, description="Levels")
     all: bool | None = Field(default=None, description="Past 1000")
@@ -73,7 +73,7 @@ async def bookmark_get_tree(args: GetTree, bookmarks: Bookmarks) -> Nodes:
     return _shown(shown, bookmarks.redactor)
 
 
-class Search(Asking):
+class Search(BookmarkArgs):
     query: str = Field(description="Words")
     limit: int = Field(default=MOST_NODES, ge=1, le=MOST_NODES, description="At most")
     offset: int = Field(default=0, ge=0, description="First, to go on")

@@ -21,7 +21,7 @@ ADDRESSED = (*CONNECTION, BookmarkNotFound, AmbiguousPath)
 """What a tool may answer that takes an id or a path."""
 
 
-class Asking(Args):
+class BookmarkArgs(Args):
     """Arguments of a tool of this group."""
 
     profile: str | None = Field(default=None, description="Profile")

@@ -11,7 +11,7 @@ from pilothouse.bookmarks.changes.batch import Changes, Make, writer
 from pilothouse.bookmarks.changes.change import Change, Create, Move, Remove, RemoveTree, Update
 from pilothouse.bookmarks.model import AmbiguousPath, BatchFailed
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import BOOKMARKS, Asking, Shown
+from pilothouse.bookmarks.tools.shared import BOOKMARKS, BookmarkArgs, Shown
 from pilothouse.bookmarks.tree.urls import check_url, is_masked
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.declare.model import Args, Result
@@ -33,7 +33,7 @@ class AddItem(Args):
     create_folders: bool | None = Field(default=None, description="Make it")
 
 
-class Add(Asking):
+class Add(BookmarkArgs):
     parent_id: str | None = Field(default=None, description="Id or path")
     title: str = Field(description="Title")
     url: str = Field(description="URL")
@@ -72,7 +72,7 @@ async def _add(item: Add | AddItem, changes: Changes) -> Change:
     return Create(parent, title, url, item.index)
 
 
-class CreateFolder(Asking):
+class CreateFolder(BookmarkArgs):
     parent_id: str | None = Field(default=None, description="Id or path")
     title: str = Field(description="Title")
 
@@ -101,7 +101,7 @@ class UpdateItem(Args):
     url: str | None = Field(default=None, description="URL")
 
 
-class UpdateBookmark(Asking):
+class UpdateBookmark(BookmarkArgs):
     id: str = Field(description="Id or path")
     title: str | None = Field(default=None, description="Title")
     url: str | None = Field(default=None, description="URL")
@@ -147,7 +147,7 @@ class MoveItem(Args):
     create_folders: bool | None = Field(default=None, description="Make it")
 
 
-class MoveBookmark(Asking):
+class MoveBookmark(BookmarkArgs):
     id: str = Field(description="Id or path")
     parent_id: str = Field(description="Id or path")
     index: int | None = Field(default=None, ge=0, description="Place")
@@ -180,7 +180,7 @@ class RemoveItem(Args):
     id: str | None = Field(default=None, description="Id or path")
 
 
-class RemoveBookmark(Asking):
+class RemoveBookmark(BookmarkArgs):
     id: str = Field(description="Id or path")
 
 
@@ -205,7 +205,7 @@ async def _remove(item: RemoveBookmark | RemoveItem, changes: Changes) -> Change
     return Remove(await changes.node(_needed(item.id, "id")))
 
 
-class RemoveFolder(Asking):
+class RemoveFolder(BookmarkArgs):
     id: str = Field(description="Id or path")
 
 
@@ -235,7 +235,7 @@ _KINDS: dict[Do, tuple[type[Args], Make[Any]]] = {
 }
 
 
-class Batch(Asking):
+class Batch(BookmarkArgs):
     do: Do = Field(description="What is done with each item")
     items: Items = Field(description="Each with what one alone takes")
     create_folders: bool | None = Field(default=None, description="Make folders that are missing")

@@ -10,7 +10,7 @@ from pilothouse.core.declare.model import SnakeResult
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import FAULTS, BackupNotFound, BadConfig, ConfigMisfit
 from pilothouse.intercept.ports import Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, Asking, Told
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told
 
 if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 type Category = Literal["listenPorts", "servers", "modifications", "sslPassThroughs"]
 
 
-class GetConfig(Asking):
+class GetConfig(InterceptArgs):
     categories: list[Category] | None = Field(default=None, description="Default: all")
     listeners: bool = Field(default=False, description="Show which ports are open, too")
 
@@ -59,7 +59,7 @@ async def get_config(args: GetConfig, interceptor: Interceptor) -> Config:
     return Config.model_validate(wanted)
 
 
-class UpdateConfig(Asking):
+class UpdateConfig(InterceptArgs):
     config_json: dict[str, Any] = Field(
         description="All four categories, as get_config shows them; items left out are deleted"
     )
@@ -111,7 +111,7 @@ async def update_config(args: UpdateConfig, interceptor: Interceptor) -> ConfigU
     return ConfigUpdated.model_validate(interceptor.redactor.texts(done))
 
 
-class RestoreConfig(Asking):
+class RestoreConfig(InterceptArgs):
     backup_id: str = Field(description="Of list_backups")
 
 
@@ -143,7 +143,7 @@ async def restore_config(args: RestoreConfig, interceptor: Interceptor) -> Confi
     return ConfigRestored.model_validate(interceptor.redactor.texts(done))
 
 
-class ListBackups(Asking):
+class ListBackups(InterceptArgs):
     pass
 
 

@@ -13,7 +13,7 @@ from pilothouse.core.declare.model import SnakeResult
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import FAULTS, BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, MOST_ROWS, Asking, Told, packet
+from pilothouse.intercept.tools.shared import INTERCEPT, MOST_ROWS, InterceptArgs, Told, packet
 
 if TYPE_CHECKING:
     from pilothouse.intercept.ports import Detail, Side
@@ -22,7 +22,7 @@ MOST_BODY_BYTES = 4 * 1024 * 1024
 """Of all bodies in one HAR together."""
 
 
-class ExportHar(Asking):
+class ExportHar(InterceptArgs):
     filter: str | None = Field(default=None, description="As for get_history")
     packet_ids: list[int] | None = Field(
         default=None, max_length=MOST_ROWS, description="These instead"
@@ -107,7 +107,7 @@ async def _exchanges(
     return list(found.values()), left_out
 
 
-class ExportCurl(Asking):
+class ExportCurl(InterceptArgs):
     packet_id: int = Field(description="Packet")
 
 
@@ -130,7 +130,7 @@ async def export_curl(args: ExportCurl, interceptor: Interceptor) -> Curl:
     return Curl(command=await to_thread.run_sync(curl, detail, interceptor.redactor))
 
 
-class DiffPackets(Asking):
+class DiffPackets(InterceptArgs):
     a: int = Field(description="Packet")
     b: int = Field(description="Packet to compare with")
 

@@ -16,8 +16,8 @@ from pilothouse.intercept.present.packets import Range, chosen, detail_view, row
 from pilothouse.intercept.tools.shared import (
     INTERCEPT,
     MOST_ROWS,
-    Asking,
     BadCursor,
+    InterceptArgs,
     Told,
     packet,
 )
@@ -29,7 +29,7 @@ BODY_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
 
 
-class GetHistory(Asking):
+class GetHistory(InterceptArgs):
     limit: int = Field(default=100, ge=1, le=MOST_ROWS, description="Rows")
     offset: int = Field(default=0, ge=0, description="Rows to skip")
     filter: str | None = Field(
@@ -111,7 +111,7 @@ async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
     )
 
 
-class GetPacketDetail(Asking):
+class GetPacketDetail(InterceptArgs):
     packet_id: int = Field(description="Either packet of an exchange")
     include_body: bool = Field(default=False, description="Show the bodies, decoded")
     request_offset: int = Field(default=0, ge=0, description="First byte of the request's body")
@@ -180,7 +180,7 @@ async def get_packet_detail(args: GetPacketDetail, interceptor: Interceptor) -> 
     return PacketDetail.model_validate(shown)
 
 
-class FilterExplain(Asking):
+class FilterExplain(InterceptArgs):
     filter: str = Field(description="As for get_history")
 
 
@@ -201,7 +201,7 @@ async def filter_explain(args: FilterExplain, interceptor: Interceptor) -> Expla
     return Explained.model_validate({**told, "filter": args.filter})
 
 
-class GetLogs(Asking):
+class GetLogs(InterceptArgs):
     level: Literal["debug", "info", "warn", "error"] = Field(
         default="info", description="This and graver"
     )

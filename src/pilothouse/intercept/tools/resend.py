@@ -11,7 +11,7 @@ from pilothouse.core.declare.model import SnakeArgs
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import JobNotFound, PacketNotFound
 from pilothouse.intercept.ports import Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, Asking, Told, packet
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told, packet
 
 MOST_SENDS = 1_000
 MOST_PACKETS = 100
@@ -32,7 +32,7 @@ class Modification(SnakeArgs):
     value: str | None = Field(default=None, description="Its value")
 
 
-class Sending(Asking):
+class Sending(InterceptArgs):
     """What one packet and several have in common."""
 
     count: int = Field(default=1, ge=1, le=MOST_SENDS, description="Sends of each")
@@ -159,7 +159,7 @@ async def bulk_send(args: BulkSend, interceptor: Interceptor) -> BulkSent:
     return BulkSent.model_validate(interceptor.redactor.texts(done))
 
 
-class GetJobStatus(Asking):
+class GetJobStatus(InterceptArgs):
     job_id: str | None = Field(default=None, description="Default: all jobs")
     stop: bool = Field(default=False, description="Send nothing more of it")
 

@@ -14,7 +14,7 @@ from pilothouse.core.secrets.shapes import MASK
 from pilothouse.intercept.model import FAULTS
 from pilothouse.intercept.ports import Interceptor
 from pilothouse.intercept.present.packets import held_view, unmasked_head
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, Asking, Told
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told
 
 MOST_RULES = 100
 MOST_DELAY_MS = 60_000
@@ -33,7 +33,7 @@ class MockRule(Rule):
     times: int | None = Field(default=None, ge=1, description="Only so often")
 
 
-class MockRules(Asking):
+class MockRules(InterceptArgs):
     rules: list[MockRule] | None = Field(
         default=None, max_length=MOST_RULES, description="All that shall hold; absent: list them"
     )
@@ -66,7 +66,7 @@ class Breakpoint(Rule):
     )
 
 
-class BreakpointArgs(Asking):
+class BreakpointArgs(InterceptArgs):
     rules: list[Breakpoint] | None = Field(
         default=None, max_length=MOST_RULES, description="All that shall hold; absent: list them"
     )
@@ -89,7 +89,7 @@ async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> Rules:
     return Rules(rules=interceptor.redactor.texts(held["breakpoints"]))
 
 
-class HeldPackets(Asking):
+class HeldPackets(InterceptArgs):
     pass
 
 
@@ -105,7 +105,7 @@ async def held_packets(args: HeldPackets, interceptor: Interceptor) -> Held:
     return Held(held=[held_view(one, interceptor.redactor) for one in held])
 
 
-class ReleasePacket(Asking):
+class ReleasePacket(InterceptArgs):
     held_id: str = Field(description="Of held_packets")
     action: Literal["forward", "drop"] = Field(default="forward", description="What to do")
     head: str | None = Field(

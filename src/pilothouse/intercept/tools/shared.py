@@ -43,7 +43,7 @@ ABSENT: Final[str] = _Absent()
 Compare with `is`: an empty token equals it, and is refused."""
 
 
-class Asking(SnakeArgs):
+class InterceptArgs(SnakeArgs):
     """Arguments of a tool of this group."""
 
     # Any value may come: each that is not the token is refused alike, whatever its type.
