@@ -36,7 +36,7 @@ _BESIDE = "\0beside"
 """Stands in the JSON for bytes: the only member of an object, with their number."""
 
 
-class BadMessage(ValueError):
+class BadFrame(ValueError):
     """What came is nothing that this side could have written."""
 
 
@@ -73,15 +73,15 @@ def _to_json(message: Mapping[str, Any], default: Any, beside: list[bytes]) -> b
 
 
 def unpacked(data: bytes | bytearray) -> dict[str, Any]:
-    """Raises BadMessage."""
+    """Raises BadFrame."""
     try:
         (count,) = _COUNT.unpack_from(data)
         sizes = struct.unpack_from(f"!{count}Q", data, _COUNT.size)
     except struct.error:
-        raise BadMessage("a message ends within its head") from None
+        raise BadFrame("a message ends within its head") from None
     start = _COUNT.size + 8 * count
     if not sizes or start + sum(sizes) != len(data):
-        raise BadMessage("the lengths of a message are wrong")
+        raise BadFrame("the lengths of a message are wrong")
     view = memoryview(data)
     parts = []
     for size in sizes:
@@ -95,7 +95,7 @@ def checked(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that is one of this protocol (rpc.py has all).
 
     Raises:
-        BadMessage
+        BadFrame
     """
     match message:
         case {"answer": int()}:
@@ -111,7 +111,7 @@ def checked(message: dict[str, Any]) -> dict[str, Any]:
         case _:
             is_one = False
     if not is_one:
-        raise BadMessage(f"{', '.join(message)[:100]!a} is not of this protocol")
+        raise BadFrame(f"{', '.join(message)[:100]!a} is not of this protocol")
     return message
 
 
@@ -134,9 +134,9 @@ def _from_json(text: memoryview) -> dict[str, Any]:
         except orjson.JSONDecodeError:
             message = json.loads(bytes(text))
     except (ValueError, RecursionError) as error:
-        raise BadMessage(f"a message is not JSON: {error}") from None
+        raise BadFrame(f"a message is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise BadMessage("a message is not an object")
+        raise BadFrame("a message is not an object")
     return message
 
 
@@ -149,7 +149,7 @@ def _restored(value: Any, beside: Sequence[bytes]) -> Any:
     if value.keys() == {_BESIDE}:
         number = value[_BESIDE]
         if not isinstance(number, int) or not 0 <= number < len(beside):
-            raise BadMessage("a message lacks some of its bytes")
+            raise BadFrame("a message lacks some of its bytes")
         return beside[number]
     return {name: _restored(one, beside) for name, one in value.items()}
 
@@ -180,7 +180,7 @@ class Assembler:
         """The messages that are whole now.
 
         Raises:
-            BadMessage
+            BadFrame
         """
         rest = self._rest
         rest += data
@@ -188,7 +188,7 @@ class Assembler:
         while len(rest) - at >= _PIECE_HEAD.size:
             length, number, is_last = _PIECE_HEAD.unpack_from(rest, at)
             if length > PIECE:
-                raise BadMessage("a piece is too long")
+                raise BadFrame("a piece is too long")
             end = at + _PIECE_HEAD.size + length
             if len(rest) < end:
                 break
@@ -209,7 +209,7 @@ class Assembler:
         self._begun[number] = piece
         self._size += len(piece)
         if self._size > LARGEST:
-            raise BadMessage("the messages are too large")
+            raise BadFrame("the messages are too large")
         return None
 
 

@@ -21,7 +21,7 @@ from pilothouse.core.declare.faults import Fault
 from pilothouse.ipc.frames import (
     PIECE,
     Assembler,
-    BadMessage,
+    BadFrame,
     checked,
     packed,
     packed_fault,
@@ -131,7 +131,7 @@ class Line(asyncio.Protocol):
         try:
             for message in self._assembler.feed(data):
                 self._hear(checked(message))
-        except (BadMessage, LookupError, TypeError, ValueError) as error:
+        except (BadFrame, LookupError, TypeError, ValueError) as error:
             self._report("service_message_refused", error)
             self.close("what came could not be read")
 

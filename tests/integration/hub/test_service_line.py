@@ -17,7 +17,7 @@ from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.hub_port import HubLost
 from pilothouse.hub.services.client import ServiceLink
 from pilothouse.ipc import unix
-from pilothouse.ipc.frames import BadMessage
+from pilothouse.ipc.frames import BadFrame
 from pilothouse.ipc.rpc import MOST_UNREAD, Line, LineLost, ServiceBroke
 from pilothouse.ipc.unix import serve_rpc
 from tests.support.until import until
@@ -227,7 +227,7 @@ async def test_garbage_ends_the_connection_and_nothing_else(case: str) -> None:
         await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
         theirs.send(GARBAGE[case])
         await until(lambda: desk.is_lost)
-        assert reported == [("service_message_refused", BadMessage)]
+        assert reported == [("service_message_refused", BadFrame)]
         assert desk.running == set()
         await line.settled()
 

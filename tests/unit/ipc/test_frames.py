@@ -16,7 +16,7 @@ from pilothouse.intercept.ports import Detail, Side
 from pilothouse.ipc.frames import (
     PIECE,
     Assembler,
-    BadMessage,
+    BadFrame,
     packed,
     packed_fault,
     pieces,
@@ -144,7 +144,7 @@ def piece(data: bytes, *, last: int = 1) -> bytes:
     ],
 )
 def test_garbage_is_refused(data: bytes) -> None:
-    with pytest.raises(BadMessage):
+    with pytest.raises(BadFrame):
         read(data)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.hub.services.client import PORTS, SHOW
-from pilothouse.ipc.frames import BadMessage
+from pilothouse.ipc.frames import BadFrame
 from pilothouse.ipc.rpc import LineLost, ServiceBroke
 from pilothouse.ipc.unix import serve_rpc
 
@@ -46,7 +46,7 @@ async def open_services(runtime: Runtime, path: Path) -> AsyncIterator[Services]
     runtime.metrics.gather = services.have_counted
 
     def report(do: str, error: BaseException) -> None:
-        if isinstance(error, BadMessage):
+        if isinstance(error, BadFrame):
             runtime.log.warn(do, why=str(error))  # a defect of the other side, which has its log
         else:
             runtime.log.error("service_failed", error, do=do)
