@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pilothouse.core.log_message import unpack
 from pilothouse.core.net import jsonrpc
-from pilothouse.hub.control.protocol import BadWord, Lines, said
+from pilothouse.hub.control.protocol import ControlProtocolError, Lines, said
 from pilothouse.hub.http.replies import error_text
 from pilothouse.hub.notices import RESET
 from pilothouse.ipc.lines import Splitter
@@ -330,7 +330,7 @@ class Relay:
         try:
             for word in self._from_hub.take(data):
                 self._obey(word)
-        except BadWord:
+        except ControlProtocolError:
             data = b""
         if not data:
             self._lose_hub()

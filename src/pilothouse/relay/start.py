@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pilothouse import __version__
 from pilothouse.core.child_env import check_named, own_environment
 from pilothouse.core.settings import SECRET_VARIABLES, BadSetting, packed
-from pilothouse.hub.control.protocol import BadWord, Hello, ask
+from pilothouse.hub.control.protocol import ControlProtocolError, Hello, ask
 from pilothouse.hub.files import hub_files
 from pilothouse.hub.own_template import own_template
 from pilothouse.relay.front import Front
@@ -101,7 +101,7 @@ def finds_hub(settings: Settings) -> bool:
     """Return whether a hub of this home runs whose workers serve our own tools."""
     try:
         told = ask(str(hub_files(settings.home, os.environ).socket), {"status": True})
-    except (OSError, BadWord):
+    except (OSError, ControlProtocolError):
         return False
     kinds = (settings.worker, told["status"]["settings"].get("worker", OWN)) if told else ()
     return set(kinds) == {OWN}

@@ -34,7 +34,7 @@ REACH_S = 5.0
 """How long a hub may take to answer what needs no worker."""
 
 
-class BadWord(ValueError):
+class ControlProtocolError(ValueError):
     """What the peer said is not of this protocol."""
 
 
@@ -44,13 +44,13 @@ def said(**word: object) -> bytes:
 
 
 def heard(line: bytes) -> dict[str, Any]:
-    """The object of a line. Raises BadWord."""
+    """The object of a line. Raises ControlProtocolError."""
     try:
         word = json.loads(line)
     except ValueError:
-        raise BadWord("a line is not JSON") from None
+        raise ControlProtocolError("a line is not JSON") from None
     if not isinstance(word, dict):
-        raise BadWord("a line is not an object")
+        raise ControlProtocolError("a line is not an object")
     return word
 
 
@@ -68,13 +68,13 @@ class Hello(NamedTuple):
 
 
 def parse_hello(given: object) -> Hello:
-    """Raises BadWord."""
+    """Raises ControlProtocolError."""
     wanted = {"version": str, "pid": int, "settings": dict, "cwd": str}
     if not isinstance(given, dict):
-        raise BadWord("hello must be an object")
+        raise ControlProtocolError("hello must be an object")
     for name, kind in wanted.items():
         if not isinstance(given.get(name), kind):
-            raise BadWord(f"hello.{name} must be of type {kind.__name__}")
+            raise ControlProtocolError(f"hello.{name} must be of type {kind.__name__}")
     return Hello(**{name: given[name] for name in wanted})
 
 
@@ -85,10 +85,10 @@ class Lines:
         self._rest = b""
 
     def take(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Raises BadWord."""
+        """Raises ControlProtocolError."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
-            raise BadWord("a line is too long")
+            raise ControlProtocolError("a line is too long")
         for line in lines:
             yield heard(line)
 
@@ -98,7 +98,7 @@ def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[
 
     Raises:
         OSError: it does not answer in time.
-        BadWord: it does not speak our language.
+        ControlProtocolError: it does not speak our language.
     """
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(within)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.hub.control import protocol
-from pilothouse.hub.control.protocol import BadWord, Hello, heard, parse_hello, said
+from pilothouse.hub.control.protocol import ControlProtocolError, Hello, heard, parse_hello, said
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord, WorkerStartFailed
 from pilothouse.ipc.local_socket import listen_at, peer_uid
 
@@ -120,7 +120,7 @@ class ControlServer:
         try:
             while line := await reader.readline():
                 await visitor.hear(heard(line))
-        except BadWord as bad:
+        except ControlProtocolError as bad:
             visitor.say(refused=str(bad))
         except (OSError, ValueError):  # the latter: a line without end
             pass
@@ -211,7 +211,7 @@ class Visitor:
             self._writer.write(said(**word))
 
     async def hear(self, word: dict[str, Any]) -> None:
-        """Raises BadWord."""
+        """Raises ControlProtocolError."""
         match word:
             case {"hello": given} if self._record is None:
                 await self._hello(parse_hello(given))
@@ -229,7 +229,9 @@ class Visitor:
                 self.say(stopping=True)
                 self._server.stop()
             case _:
-                raise BadWord(f"{', '.join(map(str, word))[:100]!r} is not understood here and now")
+                raise ControlProtocolError(
+                    f"{', '.join(map(str, word))[:100]!r} is not understood here and now"
+                )
 
     async def _hello(self, hello: Hello) -> None:
         version = self._server.welcome()["version"]

@@ -65,7 +65,7 @@ class Order:
     """The folder for what its browsers keep while they run; empty: everybody's."""
 
 
-class BadWord(ValueError):
+class ZygoteProtocolError(ValueError):
     """What came on the control socket is not of its protocol."""
 
 
@@ -73,24 +73,24 @@ _TEXTS = ("fork", "socket", "cwd", "session", "services", "temp")
 
 
 def parse_order(word: Mapping[str, Any]) -> Order:
-    """Return the worker that a word asks for. Raises BadWord."""
+    """Return the worker that a word asks for. Raises ZygoteProtocolError."""
     for name in _TEXTS:
         if not isinstance(word.get(name), str):
-            raise BadWord(f"{name} must be a text")
+            raise ZygoteProtocolError(f"{name} must be a text")
     if not isinstance(word.get("settings"), dict):
-        raise BadWord("settings must be an object")
+        raise ZygoteProtocolError("settings must be an object")
     name, path, cwd, session, services, temp = (word[one] for one in _TEXTS)
     return Order(name, path, cwd, word["settings"], session, services, temp)
 
 
 def _heard(line: bytes) -> dict[str, Any]:
-    """Return the object of a line. Raises BadWord."""
+    """Return the object of a line. Raises ZygoteProtocolError."""
     try:
         word = json.loads(line)
     except (ValueError, RecursionError):
-        raise BadWord("a line is not JSON") from None
+        raise ZygoteProtocolError("a line is not JSON") from None
     if not isinstance(word, dict):
-        raise BadWord("a line is not an object")
+        raise ZygoteProtocolError("a line is not an object")
     return word
 
 
@@ -181,17 +181,17 @@ class Zygote:
         for line in lines:
             try:
                 self._obey(line)
-            except BadWord as bad:
+            except ZygoteProtocolError as bad:
                 # Who asks is the hub alone. All workers would die with us for one odd line.
                 self._tell(refused=str(bad))
 
     def _obey(self, line: bytes) -> None:
-        """Do what a line asks for. Raises BadWord."""
+        """Do what a line asks for. Raises ZygoteProtocolError."""
         word = _heard(line)
         if "fork" in word:
             try:
                 order = parse_order(word)
-            except BadWord as bad:
+            except ZygoteProtocolError as bad:
                 name = word["fork"]
                 self._tell(refused=str(bad), fork=name if isinstance(name, str) else "")
                 return
@@ -203,12 +203,12 @@ class Zygote:
         elif "signal" in word:
             number = word.get("number")
             if type(number) is not int or number not in signal.valid_signals():
-                raise BadWord(f"{str(number)[:40]!a} is no signal")
+                raise ZygoteProtocolError(f"{str(number)[:40]!a} is no signal")
             for worker in self._workers.values():
                 if worker.name == word["signal"]:
                     _send(worker.pid, number)
         else:
-            raise BadWord("neither fork nor signal")
+            raise ZygoteProtocolError("neither fork nor signal")
 
     def _fork(self, order: Order) -> None:
         if self._leaving:
