@@ -21,7 +21,7 @@ class NoSuchThing(Fault):
     status = 404
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Rows on their way to a page."""
 
     packed: bytes
@@ -39,7 +39,7 @@ class Agents(Protocol):
     async def overview(self) -> dict[str, Any]:
         """What runs here: services, bookmarks and the agents with their apps."""
 
-    async def rows(self, agent: str, cursor: str) -> Batch:
+    async def rows(self, agent: str, cursor: str) -> RowBatch:
         """The next rows after a cursor, empty for the oldest kept; waits until there is one.
         Raises InvalidInput for a cursor that is none."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Send
 
-    from pilothouse.dashboard.ports import Batch
+    from pilothouse.dashboard.ports import RowBatch
 
 ROWS_S = 0.1
 """At least so long between two messages with rows: what comes meanwhile goes into one."""
@@ -43,7 +43,7 @@ class Stream:
     def __init__(
         self,
         overview: Callable[[], Awaitable[dict[str, Any]]],
-        rows: Callable[[str, str], Awaitable[Batch]],
+        rows: Callable[[str, str], Awaitable[RowBatch]],
         agent: str,
         cursor: str,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.dashboard.ports import Batch, no_such_agent
+from pilothouse.dashboard.ports import RowBatch, no_such_agent
 from pilothouse.ipc.rpc import LineLost, ServiceBroke
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class HubShowing:
 
     # What belongs to one agent
 
-    async def rows(self, agent: str, cursor: str) -> Batch:
-        return Batch(**await self._ask(agent, "rows", cursor=cursor))
+    async def rows(self, agent: str, cursor: str) -> RowBatch:
+        return RowBatch(**await self._ask(agent, "rows", cursor=cursor))
 
     async def moment(self, agent: str, row: str) -> dict[str, Any]:
         told: dict[str, Any] = await self._ask(agent, "moment", row=row)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.timeline.events import ToolInvoked
 from pilothouse.core.timeline.lanes import OWNER_CHARACTERS, TAB, one_line
-from pilothouse.dashboard.ports import Batch, NoSuchThing
+from pilothouse.dashboard.ports import NoSuchThing, RowBatch
 from pilothouse.dashboard.rows import LONGEST_TEXT, Rows, pack_cursor, packed, unpack_cursor
 from pilothouse.e2e.browser.screenshots import glance
 from pilothouse.e2e.ports import Sessions
@@ -149,7 +149,7 @@ class ShownAgent:
 
     # Rows
 
-    async def rows(self, cursor: str) -> Batch:
+    async def rows(self, cursor: str) -> RowBatch:
         """The next ones; waits until there is one. Raises InvalidInput."""
         most = MOST_ROWS if cursor else FIRST_ROWS
         reading = await self._reading(unpack_cursor(cursor, self._epoch), most)
@@ -160,7 +160,7 @@ class ShownAgent:
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
         after = pack_cursor(self._epoch, reading.cursor)
-        return Batch(packed({"rows": rows, "cursor": after, "missed": reading.missed}), after)
+        return RowBatch(packed({"rows": rows, "cursor": after, "missed": reading.missed}), after)
 
     async def _reading(self, cursor: dict[str, int], most: int) -> Reading:
         timeline, grown = self._session.timeline, asyncio.Event()

@@ -18,7 +18,7 @@ from pilothouse.wiring.agent import ShownAgent, name_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.dashboard.ports import Batch
+    from pilothouse.dashboard.ports import RowBatch
     from pilothouse.server.runtime import Runtime
     from pilothouse.server.session import Session
 
@@ -96,7 +96,7 @@ class LocalAgents:
         ]
         return {**self._frame(), "sessions": agents}
 
-    async def rows(self, agent: str, cursor: str) -> Batch:
+    async def rows(self, agent: str, cursor: str) -> RowBatch:
         return await self._showing.find(agent).rows(cursor)
 
     async def moment(self, agent: str, row: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from pilothouse.dashboard import stream as streaming
-from pilothouse.dashboard.ports import Batch, no_such_agent
+from pilothouse.dashboard.ports import RowBatch, no_such_agent
 from pilothouse.dashboard.stream import Stream, steady
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class Agents:
         self.state = "live"
         self.idle = 0
         self.asked: list[str] = []
-        self.batches: asyncio.Queue[Batch | None] = asyncio.Queue()
+        self.batches: asyncio.Queue[RowBatch | None] = asyncio.Queue()
         self.waiting = 0
 
     async def overview(self) -> dict[str, Any]:
         self.idle += 1
         return {"sessions": [{"id": "a", "state": self.state, "idleSec": self.idle}]}
 
-    async def rows(self, agent: str, cursor: str) -> Batch:
+    async def rows(self, agent: str, cursor: str) -> RowBatch:
         self.asked.append(cursor)
         self.waiting += 1
         try:
@@ -82,7 +82,7 @@ class Agents:
 
     def give(self, number: int) -> None:
         packed = orjson.dumps({"rows": [number], "cursor": str(number), "missed": {}})
-        self.batches.put_nowait(Batch(packed, str(number)))
+        self.batches.put_nowait(RowBatch(packed, str(number)))
 
 
 async def opened(agents: Agents, use: Callable[[Page], Any], agent: str = "a") -> Page:

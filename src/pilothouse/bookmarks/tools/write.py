@@ -235,7 +235,7 @@ _KINDS: dict[Do, tuple[type[Args], Make[Any]]] = {
 }
 
 
-class Batch(BookmarkArgs):
+class BookmarkBatch(BookmarkArgs):
     do: Do = Field(description="What is done with each item")
     items: Items = Field(description="Each with what one alone takes")
     create_folders: bool | None = Field(default=None, description="Make folders that are missing")
@@ -271,7 +271,7 @@ class Written(Result):
         ),
     ),
 )
-async def bookmark_batch(args: Batch, bookmarks: Bookmarks) -> Written:
+async def bookmark_batch(args: BookmarkBatch, bookmarks: Bookmarks) -> Written:
     """Add, update, move or remove many bookmarks: what can be done, as one entry to undo."""
     kind, make = _KINDS[args.do]
     tool = f"bookmark_{args.do}"

@@ -145,7 +145,7 @@ def set_aside(path: Path, clock: Clock) -> str:
     return aside.name
 
 
-def write(connection: sqlite3.Connection, entries: Sequence[rows.Entry]) -> rows.Batch:
+def write(connection: sqlite3.Connection, entries: Sequence[rows.Entry]) -> rows.WriteBatch:
     """Commit a batch; the exchanges have their ids when it is in the file, not before.
 
     Raises:
@@ -162,7 +162,7 @@ def write(connection: sqlite3.Connection, entries: Sequence[rows.Entry]) -> rows
 
 def _write(
     connection: sqlite3.Connection, entries: Sequence[rows.Entry], *, is_strange: bool = False
-) -> rows.Batch:
+) -> rows.WriteBatch:
     with transaction(connection):
         batch = rows.planned(entries, *connection.execute(_NUMBERS).fetchone())
         if is_strange:

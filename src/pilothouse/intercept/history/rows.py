@@ -60,7 +60,7 @@ class Ids:
 
 
 @dataclass(slots=True)
-class Batch:
+class WriteBatch:
     packets: list[Row] = field(default_factory=list)
     contents: list[Row] = field(default_factory=list)
     chunks: list[Row] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Batch:
     last_id: int = 0
 
 
-def planned(entries: Sequence[Entry], last_id: int, evicted_to: int) -> Batch:
+def planned(entries: Sequence[Entry], last_id: int, evicted_to: int) -> WriteBatch:
     """Ids in the order of the posts, after `last_id`; an exchange that was evicted begins anew."""
     found: dict[int, Ids] = {}
     for entry in entries:
@@ -86,13 +86,13 @@ def planned(entries: Sequence[Entry], last_id: int, evicted_to: int) -> Batch:
         if entry.sides & RESPONSE and not ids.response:
             last_id += 1
             ids.response, ids.new = last_id, ids.new | RESPONSE
-    batch = Batch(exchanges=list(found.values()), last_id=last_id)
+    batch = WriteBatch(exchanges=list(found.values()), last_id=last_id)
     for ids in batch.exchanges:
         _add(batch, ids)
     return batch
 
 
-def _add(batch: Batch, ids: Ids) -> None:
+def _add(batch: WriteBatch, ids: Ids) -> None:
     exchange = ids.exchange
     request = exchange.request if ids.request else None
     response = exchange.response if ids.response else None

@@ -10,8 +10,8 @@ from pilothouse.intercept.history.rows import (
     REQUEST,
     RESPONSE,
     UPDATED,
-    Batch,
     Entry,
+    WriteBatch,
     inserting,
     planned,
     storable,
@@ -35,7 +35,7 @@ def posted(*calls: tuple[Exchange, int]) -> list[Entry]:
     return [Entry(number, one, sides, 0) for number, (one, sides) in enumerate(calls, 1)]
 
 
-def columns(batch: Batch, *names: str) -> list[tuple[Any, ...]]:
+def columns(batch: WriteBatch, *names: str) -> list[tuple[Any, ...]]:
     places = [PACKETS.index(name) for name in names]
     return [tuple(row[place] for place in places) for row in batch.packets]
 
