@@ -42,14 +42,14 @@ type Source = Literal["named", "PATH", "application", "Playwright"]
 
 
 @dataclass(frozen=True, slots=True)
-class Browser:
+class InstalledBrowser:
     """A browser that can be run, and how it was found."""
 
     path: Path
     source: Source
 
 
-def find_browser(environ: Mapping[str, str], explicit: str = "") -> Browser | None:
+def find_browser(environ: Mapping[str, str], explicit: str = "") -> InstalledBrowser | None:
     """The browser to start, or None.
 
     A browser that is named, by `explicit` or else by the variable, is never replaced by another
@@ -59,7 +59,7 @@ def find_browser(environ: Mapping[str, str], explicit: str = "") -> Browser | No
     if named:
         # which() takes paths as well as names, and refuses what is not executable.
         path = shutil.which(_expand(named, environ), path=_search_path(environ))
-        return Browser(Path(path).absolute(), "named") if path else None
+        return InstalledBrowser(Path(path).absolute(), "named") if path else None
     return next(_candidates(environ), None)
 
 
@@ -116,20 +116,20 @@ def _link(path: Path, target: Path) -> None:
     made.replace(path)
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[Browser]:
+def _candidates(environ: Mapping[str, str]) -> Iterator[InstalledBrowser]:
     for program in PROGRAMS:
         path = shutil.which(program, path=_search_path(environ))
         if path:
-            yield Browser(Path(path).absolute(), "PATH")
+            yield InstalledBrowser(Path(path).absolute(), "PATH")
     home = home_folder(environ)
     if sys.platform == "darwin":
         for applications in (Path("/Applications"), home / "Applications"):
             for app in MAC_APPS:
                 path_in_app = applications / f"{app}.app" / "Contents" / "MacOS" / app
                 if _runnable(path_in_app):
-                    yield Browser(path_in_app, "application")
+                    yield InstalledBrowser(path_in_app, "application")
     for downloads in _playwright_folders(environ, home):
-        yield from (Browser(path, "Playwright") for path in _downloaded(downloads))
+        yield from (InstalledBrowser(path, "Playwright") for path in _downloaded(downloads))
 
 
 def _playwright_folders(environ: Mapping[str, str], home: Path) -> Iterator[Path]:
