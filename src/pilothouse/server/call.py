@@ -38,7 +38,7 @@ MOST_SHOWN = 80
 """Characters of an argument that a failure tells, and of those that are looked at for secrets."""
 
 
-class Caller:
+class ToolCaller:
     """Runs declared tools for sessions."""
 
     def __init__(self, redactor: Redactor, metrics: Metrics, log: Log) -> None:

@@ -17,7 +17,7 @@ from pilothouse.core.declare.registry import Registry
 from pilothouse.core.rate_limit import RateLimit
 from pilothouse.core.timeline.clock import Clock, anchored
 from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
-from pilothouse.server.call import Caller
+from pilothouse.server.call import ToolCaller
 from pilothouse.server.claimed_ports import DebugPorts, Listeners, ServiceAddresses
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
@@ -53,7 +53,7 @@ class Runtime:
     specs: Sequence[AnyGroupSpec]
     sessions: HostedSessions
     pusher: Pusher
-    caller: Caller
+    caller: ToolCaller
     metrics: Metrics
     redactor: Redactor
     log: Log
@@ -252,7 +252,7 @@ async def open_runtime(
             specs=specs,
             sessions=HostedSessions(tasks, make_session, could_not_close),
             pusher=pusher,
-            caller=Caller(redactor, metrics, log.of("calls")),
+            caller=ToolCaller(redactor, metrics, log.of("calls")),
             metrics=metrics,
             redactor=redactor,
             log=log,
