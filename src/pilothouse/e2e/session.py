@@ -20,7 +20,7 @@ from pilothouse.e2e.browser.elements.frames import aim, is_stale
 from pilothouse.e2e.browser.elements.test_locators import Locating
 from pilothouse.e2e.browser.errors import ref_of
 from pilothouse.e2e.browser.playwright import error_name
-from pilothouse.e2e.failure.digest import Changes, digest, noteworthy, origin
+from pilothouse.e2e.failure.digest import DomChanges, digest, noteworthy, origin
 from pilothouse.e2e.model import (
     BrowserCrashed,
     BrowserNoted,
@@ -631,7 +631,7 @@ class E2eSession:
         step: Step,
         tab: Tab,
         value: T | None,
-        changes: Changes | None,
+        changes: DomChanges | None,
         earlier: list[str],
         navigated: bool,
         tells: bool,

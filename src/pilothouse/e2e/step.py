@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.e2e.model import DialogOpen
 
 if TYPE_CHECKING:
-    from pilothouse.e2e.failure.digest import Changes
+    from pilothouse.e2e.failure.digest import DomChanges
     from pilothouse.e2e.tab import Tab
 
 LOOKING = frozenset(("screenshot", "snapshot", "find", "getContent", "exists", "pdf"))
@@ -90,7 +90,7 @@ class Done[T]:
     """Its number, which names the files that it made."""
     url: str
     navigated: bool
-    dom: Changes | None
+    dom: DomChanges | None
     requests: list[str]
     console: list[str]
     browser: list[str]

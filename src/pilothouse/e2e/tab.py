@@ -13,7 +13,7 @@ from pilothouse.e2e.browser.elements.selectors import for_playwright
 from pilothouse.e2e.browser.errors import ref_of
 from pilothouse.e2e.browser.page_scripts import READ_CHANGES, READ_FRAME, REST
 from pilothouse.e2e.browser.playwright import error_name
-from pilothouse.e2e.failure.digest import Changes
+from pilothouse.e2e.failure.digest import DomChanges
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -116,9 +116,9 @@ class Tab:
     """Handlers of the last step set timers that had not run when it answered."""
     _page_ahead: float = 0.0
     """How far the page's clock is ahead of ours, in ms, as far as answers tell."""
-    untold: Changes | None = None
+    untold: DomChanges | None = None
     """Changes of a step whose answer had no place for them."""
-    _told: Changes | None = None
+    _told: DomChanges | None = None
     _cdp: CDPSession | None = None
     _stirred: asyncio.Future[None] | None = None
     """Of the step under way: done when something interrupts it."""
@@ -230,7 +230,7 @@ class Tab:
         finally:
             self.page.remove_listener("domcontentloaded", ask)
 
-    async def changes(self) -> Changes | None:
+    async def changes(self) -> DomChanges | None:
         """What changed in the document since the last time, if the page can say."""
         if self.dialog is not None or self.crashed:
             return None
@@ -254,10 +254,10 @@ class Tab:
             return told
         return await self._with_frames(told, moments)
 
-    async def _with_frames(self, told: Changes, moments: tuple[int, int]) -> Changes:
+    async def _with_frames(self, told: DomChanges, moments: tuple[int, int]) -> DomChanges:
         """Add what changed in frames of other origins, which the page cannot look into."""
 
-        async def ask(frame: Frame) -> Changes | None:
+        async def ask(frame: Frame) -> DomChanges | None:
             try:
                 async with asyncio.timeout(FRAME_S):
                     said = await frame.evaluate(READ_FRAME % moments)
@@ -316,7 +316,7 @@ class Tab:
         ahead = self._page_ahead
         return int(self.failure_told_at + ahead), int(self.step_began_at + ahead)
 
-    def read_changes(self, said: Any, asked_at: float) -> Changes | None:
+    def read_changes(self, said: Any, asked_at: float) -> DomChanges | None:
         """Read what the page told of its changes when it was asked at a time."""
         if not isinstance(said, dict):
             return None
@@ -339,21 +339,21 @@ class Tab:
             if not error_name(error):
                 raise  # else it is navigating, or has gone
 
-    def keep_changes(self, told: Changes | None) -> None:
+    def keep_changes(self, told: DomChanges | None) -> None:
         """What a step that asked the page itself was told."""
         self._told = told
 
-    def take_changes(self) -> Changes | None:
+    def take_changes(self) -> DomChanges | None:
         told, self._told = self._told, None
         return told
 
 
-def changes_of(said: dict[str, Any]) -> Changes:
+def changes_of(said: dict[str, Any]) -> DomChanges:
     """Return the changes that the page's own watcher tells of."""
     texts = [str(text) for text in said.get("texts", ())]
     added, removed, changed = (int(said.get(name, 0)) for name in _COUNTS)
     password = None if said.get("frames") else bool(said.get("password"))
-    return Changes(
+    return DomChanges(
         added,
         removed,
         changed,

@@ -33,7 +33,7 @@ MOST_ITEMS = 1_000
 
 
 @dataclass(slots=True)
-class Changes:
+class ChangeList:
     """A list of changes in the making, with the folders that they need made before them."""
 
     peer: Peer
@@ -69,7 +69,7 @@ class Changes:
         self._folders = {key: made for key, made in self._folders.items() if made <= length}
 
 
-type Make[T] = Callable[[T, Changes], Awaitable[Change]]
+type Make[T] = Callable[[T, ChangeList], Awaitable[Change]]
 """From the arguments of one item to its change."""
 
 
@@ -80,7 +80,7 @@ class Writer:
     tool: str
     bookmarks: Bookmarks
     profile: Profile
-    changes: Changes
+    changes: ChangeList
 
     async def one[T](self, item: T, make: Make[T]) -> Node | None:
         """Carry out one change; the node as it is now, masked, or None if it is removed."""
@@ -128,7 +128,7 @@ def writer(
     tool: str, bookmarks: Bookmarks, profile_name: str | None, *, makes_folders: bool | None = None
 ) -> Writer:
     profile = bookmarks.profile(profile_name)
-    return Writer(tool, bookmarks, profile, Changes(profile.peer, bool(makes_folders)))
+    return Writer(tool, bookmarks, profile, ChangeList(profile.peer, bool(makes_folders)))
 
 
 def _check_number(items: Sequence[object]) -> None:

@@ -8,7 +8,7 @@ from anyio import move_on_after, to_thread
 from pydantic import Field
 
 from pilothouse.bookmarks.changes.apply import CHANGING, carry_out
-from pilothouse.bookmarks.changes.batch import Changes
+from pilothouse.bookmarks.changes.batch import ChangeList
 from pilothouse.bookmarks.changes.change import Change, Create, reference
 from pilothouse.bookmarks.files.files import (
     Format,
@@ -153,7 +153,7 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress
     nodes = await profile.peer.ask("getTree") if args.skip_existing else []
     left_out: list[tuple[Saved, str]] = []
     kept = await to_thread.run_sync(lambda: _without(saved, _pages(nodes), left_out))
-    plan = Changes(profile.peer, makes_folders=bool(args.create_folders))
+    plan = ChangeList(profile.peer, makes_folders=bool(args.create_folders))
     if args.parent_id is None:
         plan.made.append(Create(None, FOLDER))
         target = "$1"

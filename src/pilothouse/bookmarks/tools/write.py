@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from pilothouse.bookmarks.changes.apply import CHANGING
-from pilothouse.bookmarks.changes.batch import Changes, Make, writer
+from pilothouse.bookmarks.changes.batch import ChangeList, Make, writer
 from pilothouse.bookmarks.changes.change import Change, Create, Move, Remove, RemoveTree, Update
 from pilothouse.bookmarks.model import AmbiguousPath, BatchFailed
 from pilothouse.bookmarks.ports import Bookmarks
@@ -64,7 +64,7 @@ async def bookmark_add(args: Add, bookmarks: Bookmarks) -> Shown:
     return Shown.model_validate(await writes.one(args, _add))
 
 
-async def _add(item: Add | AddItem, changes: Changes) -> Change:
+async def _add(item: Add | AddItem, changes: ChangeList) -> Change:
     title, url = _needed(item.title, "title"), check_url(_needed(item.url, "url"))
     parent = item.parent_id
     if parent is not None:
@@ -90,7 +90,7 @@ async def bookmark_create_folder(args: CreateFolder, bookmarks: Bookmarks) -> Sh
     return Shown.model_validate(await writes.one(args, _folder))
 
 
-async def _folder(item: CreateFolder, changes: Changes) -> Change:
+async def _folder(item: CreateFolder, changes: ChangeList) -> Change:
     parent = None if item.parent_id is None else await changes.folder(item.parent_id)
     return Create(parent, item.title)
 
@@ -121,7 +121,7 @@ async def bookmark_update(args: UpdateBookmark, bookmarks: Bookmarks) -> Shown:
     return Shown.model_validate(await writes.one(args, _update))
 
 
-async def _update(item: UpdateBookmark | UpdateItem, changes: Changes) -> Change:
+async def _update(item: UpdateBookmark | UpdateItem, changes: ChangeList) -> Change:
     address = _needed(item.id, "id")
     if item.title is None and item.url is None:
         raise InvalidInput(
@@ -170,7 +170,7 @@ async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> Shown:
     return Shown.model_validate(await writes.one(args, _move))
 
 
-async def _move(item: MoveBookmark | MoveItem, changes: Changes) -> Change:
+async def _move(item: MoveBookmark | MoveItem, changes: ChangeList) -> Change:
     address, target = _needed(item.id, "id"), _needed(item.parent_id, "parentId")
     folder = await changes.folder(target, makes=item.create_folders)
     return Move(await changes.node(address), folder, item.index)
@@ -201,7 +201,7 @@ async def bookmark_remove(args: RemoveBookmark, bookmarks: Bookmarks) -> Removed
     return Removed(success=True)
 
 
-async def _remove(item: RemoveBookmark | RemoveItem, changes: Changes) -> Change:
+async def _remove(item: RemoveBookmark | RemoveItem, changes: ChangeList) -> Change:
     return Remove(await changes.node(_needed(item.id, "id")))
 
 
@@ -222,7 +222,7 @@ async def bookmark_remove_tree(args: RemoveFolder, bookmarks: Bookmarks) -> Remo
     return Removed(success=True)
 
 
-async def _remove_tree(item: RemoveFolder, changes: Changes) -> Change:
+async def _remove_tree(item: RemoveFolder, changes: ChangeList) -> Change:
     return RemoveTree(await changes.node(item.id))
 
 

@@ -150,7 +150,7 @@ def origin(url: str) -> str:
 
 
 @dataclass(slots=True)
-class Changes:
+class DomChanges:
     """What changed in the document, as the page's own watcher counted it."""
 
     added: int = 0
@@ -162,7 +162,7 @@ class Changes:
     aim: dict[str, Any] | None = None
     """Which elements took the pointer's events, if the page was asked to notice
     (e2e/browser/elements/landing.py)."""
-    earlier: Changes | None = None
+    earlier: DomChanges | None = None
     """What changed before the step began, if anything did."""
     value: str | None = None
     """What the field has that was typed into or chosen from; None of a password, and where the page
@@ -170,11 +170,11 @@ class Changes:
     chooser: bool = False
     """Whether a file field of the document was clicked, which opens a file chooser."""
 
-    def joined(self, later: Changes | None) -> Changes:
+    def joined(self, later: DomChanges | None) -> DomChanges:
         """Return these and what changed after them, as one."""
         if later is None:
             return self
-        return Changes(
+        return DomChanges(
             self.added + later.added,
             self.removed + later.removed,
             self.changed + later.changed,

@@ -26,7 +26,7 @@ from pilothouse.intercept.engine.listeners import Listeners
 from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.intercept.engine.mitmproxy_master import EngineMaster
 from pilothouse.intercept.engine.own_ports import Guard
-from pilothouse.intercept.engine.rules.apply import Changes
+from pilothouse.intercept.engine.rules.apply import RuleApplier
 from pilothouse.intercept.engine.rules.breakpoints import AUTO_FORWARD_S, Breakpoints
 from pilothouse.intercept.engine.rules.mocks import Mocks
 from pilothouse.intercept.history.writer import HistoryWriter
@@ -94,7 +94,7 @@ def _assemble(
 ) -> Commands:
     guard = Guard(listeners.ports, _policy(json.loads(options.policy)))
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
-    changes = Changes(breakpoints)
+    changes = RuleApplier(breakpoints)
     live = Live(history, listeners, changes, master.proxy)
     token = token_at(options.token_file).present if options.token_file else lambda: None
     master.addons.add(

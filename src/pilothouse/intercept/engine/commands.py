@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine.flows.sockets import Live
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.own_ports import Guard
-    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Breakpoints
     from pilothouse.intercept.engine.rules.mocks import Mocks
     from pilothouse.intercept.history.writer import HistoryWriter
@@ -33,7 +33,7 @@ class Commands:
     def __init__(
         self,
         *,
-        changes: Changes,
+        changes: RuleApplier,
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.own_ports import Guard
-    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.mocks import Mocks
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Connections:
     def __init__(
         self,
-        changes: Changes,
+        changes: RuleApplier,
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,

@@ -9,7 +9,7 @@ import pytest
 from pilothouse.e2e.failure.digest import (
     MOST_CHARACTERS,
     MOST_LINES,
-    Changes,
+    DomChanges,
     console_lines,
     cut,
     digest,
@@ -159,11 +159,11 @@ def test_an_origin_is_scheme_and_host(url: str, found: str) -> None:
 
 
 def test_changes_are_told_with_their_first_texts() -> None:
-    assert Changes().line() == ""
-    assert Changes(changed=3).line() == "3 changed"
-    made = Changes(2, 1, 0, ["one", " ", "two  words\n", "three", "four"])
+    assert DomChanges().line() == ""
+    assert DomChanges(changed=3).line() == "3 changed"
+    made = DomChanges(2, 1, 0, ["one", " ", "two  words\n", "three", "four"])
     assert made.line() == "2 added, 1 removed: one | two words"
-    assert Changes(1, 0, 0, ["x" * 200]).line() == f"1 added: {'x' * 79}…"
+    assert DomChanges(1, 0, 0, ["x" * 200]).line() == f"1 added: {'x' * 79}…"
 
 
 def test_a_cut_text_is_one_line_and_never_longer_than_asked() -> None:

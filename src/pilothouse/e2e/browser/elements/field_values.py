@@ -11,7 +11,7 @@ from pilothouse.e2e.model import InvalidValue
 
 if TYPE_CHECKING:
     from pilothouse.e2e.browser.playwright import Locator
-    from pilothouse.e2e.failure.digest import Changes
+    from pilothouse.e2e.failure.digest import DomChanges
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
 
@@ -95,7 +95,7 @@ async def clear(field: Locator, limit: float) -> None:
             raise
 
 
-async def value_after(field: Locator, changes: Changes | None, limit: float) -> str | None:
+async def value_after(field: Locator, changes: DomChanges | None, limit: float) -> str | None:
     """Return what a field has now, asking it only where the page's watcher could not tell, which
     sees no frames; None of a password."""
     if changes is not None and (changes.value is not None or changes.password):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.own_ports import Guard
-    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Side
     from pilothouse.intercept.engine.rules.mocks import Mock, Mocks
 
@@ -50,7 +50,7 @@ class Capture:
         listeners: Listeners,
         guard: Guard,
         mocks: Mocks,
-        changes: Changes,
+        changes: RuleApplier,
     ) -> None:
         self._history = history
         self._listeners = listeners

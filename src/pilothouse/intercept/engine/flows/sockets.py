@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.engine.flows.http import Recorder
     from pilothouse.intercept.engine.listeners import Listeners
     from pilothouse.intercept.engine.patches.control_frames import Control
-    from pilothouse.intercept.engine.rules.apply import Changes
+    from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Side
 
 # mitmproxy cuts what was changed or put in, and with it characters of more than one byte.
@@ -66,7 +66,7 @@ class Live:
     """Connections that are open, each by the id that its packets carry as `connection`."""
 
     def __init__(
-        self, history: Recorder, listeners: Listeners, changes: Changes, proxy: Proxyserver
+        self, history: Recorder, listeners: Listeners, changes: RuleApplier, proxy: Proxyserver
     ) -> None:
         self._history = history
         self._listeners = listeners

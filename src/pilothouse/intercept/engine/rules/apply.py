@@ -26,7 +26,7 @@ _DIRECTIONS: dict[Side, Direction] = {"request": "CLIENT_REQUEST", "response": "
 logger = logging.getLogger(__name__)
 
 
-class Changes:
+class RuleApplier:
     def __init__(self, breakpoints: Breakpoints) -> None:
         self._breakpoints = breakpoints
         self._rules = Rules()
