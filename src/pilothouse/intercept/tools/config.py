@@ -23,7 +23,7 @@ class GetConfig(InterceptArgs):
     listeners: bool = Field(default=False, description="Show which ports are open, too")
 
 
-class Config(SnakeResult):
+class ShownConfig(SnakeResult):
     listen_ports: list[dict[str, Any]] | None = Field(
         default=None, alias="listenPorts", description="Where the proxy listens"
     )
@@ -49,14 +49,14 @@ class Config(SnakeResult):
         Example(title="Two parts", args={"categories": ["listenPorts", "servers"]}),
     ),
 )
-async def get_config(args: GetConfig, interceptor: Interceptor) -> Config:
+async def get_config(args: GetConfig, interceptor: Interceptor) -> ShownConfig:
     """Show the proxy's configuration."""
     await interceptor.admit(args.token)
     config = masked(await interceptor.config(), interceptor.redactor)
     wanted = {name: items for name, items in config.items() if name in (args.categories or config)}
     if args.listeners:
         wanted["listeners"] = interceptor.redactor.texts(await interceptor.listeners())
-    return Config.model_validate(wanted)
+    return ShownConfig.model_validate(wanted)
 
 
 class UpdateConfig(InterceptArgs):
