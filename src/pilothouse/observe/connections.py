@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NO_PORT = 0
 
 
-class Connections:
+class CdpConnections:
     """One connection to each browser, shared by all calls."""
 
     def __init__(

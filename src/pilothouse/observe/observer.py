@@ -14,7 +14,7 @@ from pilothouse.core.declare.faults import Fault
 from pilothouse.observe.cdp.client import CdpError, CdpGone, CdpTimeout
 from pilothouse.observe.cdp.endpoint import START_HINT
 from pilothouse.observe.cdp.target_choice import bodiless, choose, unattachable
-from pilothouse.observe.connections import NO_PORT, Connections
+from pilothouse.observe.connections import NO_PORT, CdpConnections
 from pilothouse.observe.metrics import NAMES, totals_of
 from pilothouse.observe.model import (
     AlreadyObserving,
@@ -87,7 +87,7 @@ class Observatory:
         """Targets whose time to live was over, each with it in seconds; the newest last."""
         self._next_seqs: dict[str, int] = {}
         """Of targets whose observation was dropped: their seq goes on, it never begins again."""
-        self._connections = Connections(settings, environ, foreign_ports, priority, self._opened)
+        self._connections = CdpConnections(settings, environ, foreign_ports, priority, self._opened)
         self._retired: Counter[str] = Counter()
         """Counts of observations that are gone."""
 

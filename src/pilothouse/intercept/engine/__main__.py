@@ -18,7 +18,7 @@ from pilothouse.core.timeline.clock import anchored
 from pilothouse.intercept.engine.announce import Announcer
 from pilothouse.intercept.engine.certificates import spki_hash
 from pilothouse.intercept.engine.commands import Commands
-from pilothouse.intercept.engine.connections import Connections
+from pilothouse.intercept.engine.connections import ConnectionHooks
 from pilothouse.intercept.engine.flows.http import Capture
 from pilothouse.intercept.engine.flows.sockets import Live
 from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_output
@@ -102,7 +102,7 @@ def _assemble(
         LocalClients(listeners, token, asks_everybody=options.ask_everybody),
         Capture(history, listeners, guard, mocks, changes),
         live,
-        Connections(changes, listeners, guard, mocks, master.proxy),
+        ConnectionHooks(changes, listeners, guard, mocks, master.proxy),
     )
 
     async def record(exchange: Exchange) -> None:

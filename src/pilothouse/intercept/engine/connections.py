@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Connections:
+class ConnectionHooks:
     def __init__(
         self,
         changes: RuleApplier,
