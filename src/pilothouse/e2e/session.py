@@ -36,8 +36,8 @@ from pilothouse.e2e.session_log import log_browser, log_crash
 from pilothouse.e2e.step import (
     LEAVING,
     LOOKING,
-    Done,
     Step,
+    StepOutcome,
     dialog_facts,
     dialog_open,
     needs_rest,
@@ -431,7 +431,7 @@ class E2eSession:
         look: bool = True,
         tells: bool = True,
         within_ms: int | None = None,
-    ) -> Done[T]:
+    ) -> StepOutcome[T]:
         """Take a step and tell what it caused; a failure carries its dossier.
 
         `look=False` is for steps that cannot change the page, or that asked it themselves.
@@ -487,7 +487,7 @@ class E2eSession:
 
     async def answer_dialog[T](
         self, tab: Tab, args: dict[str, Any], answer: Callable[[], Awaitable[T]]
-    ) -> Done[T]:
+    ) -> StepOutcome[T]:
         """Take the step that answers a tab's dialog; what it held up goes on and is not waited for
         any longer than `answer` does."""
         async with tab.turn:
@@ -635,7 +635,7 @@ class E2eSession:
         earlier: list[str],
         navigated: bool,
         tells: bool,
-    ) -> Done[T]:
+    ) -> StepOutcome[T]:
         self._end(step, tab, ok=True)
         caused = digest(tab.events(step.first_seq), self.base)
         noted: list[str] = []
@@ -654,7 +654,7 @@ class E2eSession:
             if tells and changes.earlier is not None:
                 changes.earlier.texts = self.mask(changes.earlier.texts)
                 earlier.append(f"dom: {changes.earlier.line()}")
-        return Done(
+        return StepOutcome(
             value=value,
             step=step.number,
             url=self.mask(tab.url),

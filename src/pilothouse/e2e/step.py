@@ -82,7 +82,7 @@ def selectors_of(step: Step) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Done[T]:
+class StepOutcome[T]:
     """What a step gave and what it caused so far."""
 
     value: T | None

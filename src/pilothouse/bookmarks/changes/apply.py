@@ -75,7 +75,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class AppliedChanges:
     """What was carried out."""
 
     entry: str
@@ -101,7 +101,7 @@ async def carry_out(
     *,
     expected: Mapping[str, Mark] | None = None,
     tell: Tell | None = None,
-) -> Done:
+) -> AppliedChanges:
     """Make all of the changes, or none; `$1` is the node that the first of them makes.
 
     `tell` hears after each how many are made, and of how many.
@@ -125,7 +125,7 @@ async def undo(
     session: str = "",
     tool: str = "bookmark_undo",
     force: bool = False,
-) -> Done:
+) -> AppliedChanges:
     """Take back what an entry did; without one, what the session did last.
 
     It is an entry itself: undone, it is done again. `force` overwrites what others changed since;
@@ -149,7 +149,7 @@ async def undo(
         entry = journal.begin(tool, session, len(changes), undone.id)
         done = await _carry_out(profile, entry, changes)
         left = [str(one) for one in found if one.blocks]
-        return Done(
+        return AppliedChanges(
             done.entry, done.nodes, done.id_map, undone.id, left, summary(undone), undone.session
         )
 
@@ -184,9 +184,9 @@ async def _writing(profile: Profile) -> AsyncIterator[None]:
 
 async def _carry_out(
     profile: Profile, entry: Entry, changes: Sequence[Change], tell: Tell | None = None
-) -> Done:
+) -> AppliedChanges:
     if not changes:
-        return Done("", [])
+        return AppliedChanges("", [])
     nodes: list[Node | None] = []
     for number, change in enumerate(changes, 1):
         named = renamed(change, lambda id: _named(profile, entry, id, nodes))
@@ -199,7 +199,7 @@ async def _carry_out(
             raise await _given_up(profile, entry, fault, number) from None
         if tell is not None:
             await tell(number, len(changes))
-    return Done(entry.id, nodes, entry.id_map)
+    return AppliedChanges(entry.id, nodes, entry.id_map)
 
 
 def _named(profile: Profile, entry: Entry, id: str, nodes: Sequence[Node | None]) -> str:

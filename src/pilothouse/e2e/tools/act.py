@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pilothouse.e2e.session import E2eSession
-    from pilothouse.e2e.step import Done
+    from pilothouse.e2e.step import StepOutcome
     from pilothouse.e2e.tab import Tab
 
     type Point = Callable[[Tab], Awaitable[Landing]]
@@ -337,7 +337,7 @@ class FillForm(Acting):
 async def fill_form(args: FillForm, sessions: Sessions) -> Acted:
     """Fill in several fields in one call."""
     session = sessions.find(args.session_id)
-    done: Done[str | None] | Done[Landing] | None = None
+    done: StepOutcome[str | None] | StepOutcome[Landing] | None = None
     landing = Landing()
     values: list[str] = []
     for entry in args.fields:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pilothouse.core.declare.fence import Story
-    from pilothouse.e2e.step import Done
+    from pilothouse.e2e.step import StepOutcome
     from pilothouse.e2e.tab import Tab
 
 MOST_CONTENT = 200_000
@@ -61,7 +61,7 @@ async def _look[T](
     tool: str,
     do: Callable[[Tab], Awaitable[T]],
     selector: str | None = None,
-) -> Done[T]:
+) -> StepOutcome[T]:
     """Look at a page, which may be too busy to be seen."""
     limit: int = getattr(args, "timeout", LOOK_TIMEOUT_MS)
     return await step(sessions, args, tool, do, target=selector or "", look=False, within_ms=limit)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.declare.fence import Story
     from pilothouse.e2e.ports import Sessions
-    from pilothouse.e2e.step import Done
+    from pilothouse.e2e.step import StepOutcome
     from pilothouse.e2e.tab import Tab
 
 E2E = Group(
@@ -98,7 +98,7 @@ class Acted(Result):
         story.quote("result", {k: v for k, v in self.dump().items() if k != "success"})
 
 
-def acted(done: Done[Any], **more: Any) -> dict[str, Any]:
+def acted(done: StepOutcome[Any], **more: Any) -> dict[str, Any]:
     """The fields of an answer, from a step."""
     return {
         "url": done.url,
@@ -124,7 +124,7 @@ async def step[T](
     look: bool = True,
     tells: bool = True,
     within_ms: int | None = None,
-) -> Done[T]:
+) -> StepOutcome[T]:
     """Take a step of a tool in the session and tab that its arguments name."""
     limit: int | None = getattr(args, "timeout", None)
     if within_ms is None:
