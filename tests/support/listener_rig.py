@@ -17,7 +17,7 @@ import anyio
 from pilothouse.core.net.http1 import Chunked, Counted, parse_answer_head, parse_request_head
 from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import Settings
-from pilothouse.hub.http.endpoint import Endpoint
+from pilothouse.hub.http.endpoint import McpEndpoint
 from pilothouse.hub.http.listener import HttpListener
 from pilothouse.hub.http.upstream import Relay
 from pilothouse.hub.mcp.template_probe import capture
@@ -313,7 +313,7 @@ async def listen[W: Workers](
     async def templates() -> Template:
         return template
 
-    endpoint = Endpoint(
+    endpoint = McpEndpoint(
         registry=shared.registry,
         workers=shared.workers,
         relay=relay,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pilothouse.hub.http.endpoint import Endpoint
+from pilothouse.hub.http.endpoint import McpEndpoint
 from pilothouse.hub.http.listener import HttpListener
 from pilothouse.hub.http.upstream import Relay
 from pilothouse.hub.model import WorkerStartFailed
@@ -91,7 +91,7 @@ class Hub:
         self._kind = kind
         self._clock = clock
         self._relay = Relay()
-        self._endpoint = Endpoint(
+        self._endpoint = McpEndpoint(
             registry=registry,
             workers=workers or pool,
             relay=self._relay,

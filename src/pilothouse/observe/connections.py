@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.observe.cdp.browser import Browser
 from pilothouse.observe.cdp.client import CdpError
-from pilothouse.observe.cdp.endpoint import START_HINT, Endpoint, find_endpoint
+from pilothouse.observe.cdp.endpoint import START_HINT, CdpEndpoint, find_endpoint
 from pilothouse.observe.metrics import counted
 from pilothouse.observe.model import BrowserUnreachable, SecurityBlocked
 
@@ -104,7 +104,7 @@ class CdpConnections:
         return browser
 
     async def _share(self, session_id: str, pipe: BrowserPipe | None) -> Browser:
-        browser = Browser(Endpoint(session_id, NO_PORT, ""), self._priority, pipe)
+        browser = Browser(CdpEndpoint(session_id, NO_PORT, ""), self._priority, pipe)
         try:
             if pipe is None:
                 raise OSError("it has ended")

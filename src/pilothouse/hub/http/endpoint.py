@@ -36,7 +36,7 @@ DELETE_S = 2.0
 """How long a worker may take to hear that its session is over, before it is ended itself."""
 
 
-class Endpoint:
+class McpEndpoint:
     """The MCP endpoints of a hub."""
 
     def __init__(

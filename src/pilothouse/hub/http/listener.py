@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.core.net.origins import OriginPolicy
-    from pilothouse.hub.http.endpoint import Endpoint
+    from pilothouse.hub.http.endpoint import McpEndpoint
     from pilothouse.hub.http.upstream import Relay
     from pilothouse.hub.ports import Admit, Authenticate, Upstream
     from pilothouse.hub.sessions.peers import Peers
@@ -46,7 +46,7 @@ class HttpListener:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: McpEndpoint,
         relay: Relay,
         pages: Upstream,
         origin_policy: OriginPolicy,

@@ -16,7 +16,7 @@ from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from pilothouse.machine.net.socket_owner import Endpoint, Untold, owner_of, plain
+from pilothouse.machine.net.socket_owner import SocketEnd, Untold, owner_of, plain
 
 if TYPE_CHECKING:
     import asyncio
@@ -77,10 +77,10 @@ def tells_callers() -> bool:
             return caller_at(ours.getsockname(), ours.getpeername()) is not Caller.UNKNOWN
 
 
-def endpoint_of(address: Sequence[object]) -> Endpoint:
+def endpoint_of(address: Sequence[object]) -> SocketEnd:
     """Return an end of a connection from its address as sockets tell it."""
     host, port = str(address[0]).partition("%")[0], int(str(address[1]))
-    return Endpoint(plain(ip_address(host)), port)
+    return SocketEnd(plain(ip_address(host)), port)
 
 
 @cache
@@ -101,7 +101,7 @@ _found_last: deque[int] = deque(maxlen=_RECENT)
 """Processes that connected before: a browser and a client connect again and again."""
 
 
-def is_of_own_process(there: Endpoint, here: Endpoint) -> bool:
+def is_of_own_process(there: SocketEnd, here: SocketEnd) -> bool:
     """Return whether a process of our own user holds the TCP connection from `there` to `here`.
 
     For macOS, where a user may look at the sockets of the own processes alone.

@@ -37,7 +37,7 @@ _ERROR = struct.Struct("=l")
 _LONGEST = 4096
 
 
-class Endpoint(NamedTuple):
+class SocketEnd(NamedTuple):
     """One end of a connection."""
 
     address: Address
@@ -57,7 +57,7 @@ class Untold(Exception):
     """This system does not tell who owns a socket."""
 
 
-def owner_of(local: Endpoint, remote: Endpoint, transport: Transport = "tcp") -> Owner | None:
+def owner_of(local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp") -> Owner | None:
     """Return the owner of the socket at `local` that is connected to `remote`; None without one.
 
     A UDP socket need not be connected: it is found by `local` alone.
@@ -78,9 +78,11 @@ def plain(address: Address) -> Address:
     return mapped or address
 
 
-def _same_family(local: Endpoint, remote: Endpoint) -> tuple[Endpoint, Endpoint]:
+def _same_family(local: SocketEnd, remote: SocketEnd) -> tuple[SocketEnd, SocketEnd]:
     # The kernel finds a socket of either family by its IPv4 addresses.
-    return Endpoint(plain(local.address), local.port), Endpoint(plain(remote.address), remote.port)
+    return SocketEnd(plain(local.address), local.port), SocketEnd(
+        plain(remote.address), remote.port
+    )
 
 
 @cache
@@ -93,14 +95,14 @@ def netlink_answers() -> bool:
     with socket.socket(socket.AF_INET) as own:
         own.bind(("127.0.0.1", 0))
         own.listen(1)
-        local = Endpoint(IPv4Address("127.0.0.1"), own.getsockname()[1])
+        local = SocketEnd(IPv4Address("127.0.0.1"), own.getsockname()[1])
         try:
-            return _answer(local, Endpoint(IPv4Address(0), 0), "tcp") is not None
+            return _answer(local, SocketEnd(IPv4Address(0), 0), "tcp") is not None
         except (OSError, AttributeError):  # refused, or no AF_NETLINK: not Linux
             return False
 
 
-def _ask(local: Endpoint, remote: Endpoint, transport: Transport) -> Owner | None:
+def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> Owner | None:
     """Raises OSError where the kernel refuses the question."""
     answer = _answer(local, remote, transport)
     if answer is None:
@@ -113,7 +115,7 @@ def _ask(local: Endpoint, remote: Endpoint, transport: Transport) -> Owner | Non
 
 
 def _answer(
-    local: Endpoint, remote: Endpoint, transport: Transport
+    local: SocketEnd, remote: SocketEnd, transport: Transport
 ) -> tuple[int, tuple[int, int], Owner] | None:
     """Return the state, the ports and the owner of a socket as the kernel tells them."""
     # One for each question: it costs microseconds, and nothing is shared with threads and children.
@@ -134,7 +136,7 @@ def _answer(
     return state, _PORTS.unpack_from(pair), Owner(uid, inode)
 
 
-def _question(local: Endpoint, remote: Endpoint, transport: Transport) -> bytes:
+def _question(local: SocketEnd, remote: SocketEnd, transport: Transport) -> bytes:
     family = socket.AF_INET if isinstance(local.address, IPv4Address) else socket.AF_INET6
     # For UDP the kernel has the two ends the other way round, for historical reasons.
     first, second = (local, remote) if transport == "tcp" else (remote, local)
@@ -151,7 +153,9 @@ def _question(local: Endpoint, remote: Endpoint, transport: Transport) -> bytes:
     return _HEADER.pack(size, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0) + body
 
 
-def owner_in_proc(local: Endpoint, remote: Endpoint, transport: Transport = "tcp") -> Owner | None:
+def owner_in_proc(
+    local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp"
+) -> Owner | None:
     """Return what `owner_of` returns, read from /proc. Raises Untold where that cannot be read."""
     is_readable = False
     for version in ("", "6"):  # a socket for IPv6 may be connected to an IPv4 address
@@ -172,10 +176,10 @@ def owner_in_proc(local: Endpoint, remote: Endpoint, transport: Transport = "tcp
     return None
 
 
-def _at(text: str) -> Endpoint:
+def _at(text: str) -> SocketEnd:
     """Return the end of a connection as /proc writes it: 32-bit words in the machine's order."""
     digits, _, port = text.partition(":")
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     packed = struct.pack(f"={len(words)}L", *words)
     address: Address = IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
-    return Endpoint(plain(address), int(port, 16))
+    return SocketEnd(plain(address), int(port, 16))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.call_priority import CallPriority
     from pilothouse.machine.chromium.shared_pipe import BrowserPipe
-    from pilothouse.observe.cdp.endpoint import Endpoint
+    from pilothouse.observe.cdp.endpoint import CdpEndpoint
     from pilothouse.observe.model import Body
     from pilothouse.observe.record.observation import Observation
 
@@ -76,7 +76,7 @@ class Browser:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: CdpEndpoint,
         priority: CallPriority | None = None,
         pipe: BrowserPipe | None = None,
     ) -> None:

@@ -36,7 +36,7 @@ START_HINT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class CdpEndpoint:
     """A browser that answered: its checked address and its WebSocket."""
 
     host: str
@@ -46,7 +46,7 @@ class Endpoint:
 
 async def find_endpoint(
     host: str, port: int, *, local_only: bool, environ: Mapping[str, str]
-) -> Endpoint:
+) -> CdpEndpoint:
     """The WebSocket of the browser on that port.
 
     Raises:
@@ -76,7 +76,7 @@ async def find_endpoint(
             port=port,
         )
     shown = f"[{address}]" if ":" in address else address
-    return Endpoint(host, port, f"ws://{shown}:{port}{path}")
+    return CdpEndpoint(host, port, f"ws://{shown}:{port}{path}")
 
 
 async def _addresses(host: str, port: int, *, local_only: bool) -> list[str]:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pilothouse.observe.cdp.browser import Browser
-    from pilothouse.observe.cdp.endpoint import Endpoint
+    from pilothouse.observe.cdp.endpoint import CdpEndpoint
     from pilothouse.observe.model import Target
     from pilothouse.observe.record.observation import Observation
 
 
 def choose(
-    targets: Iterable[Target], target_id: str | None, url_includes: str | None, where: Endpoint
+    targets: Iterable[Target], target_id: str | None, url_includes: str | None, where: CdpEndpoint
 ) -> Target:
     """The target of an id, or the first whose address fits.
 

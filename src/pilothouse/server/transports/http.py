@@ -14,7 +14,7 @@ from pilothouse.core.net import jsonrpc
 from pilothouse.server.mcp.resume import RETRY_MS, ResumableSessions
 from pilothouse.server.transports.edge import Guard, SoundMessages
 from pilothouse.server.transports.oauth import Gate
-from pilothouse.server.transports.pages import Endpoint, health, health_answer, page_routes
+from pilothouse.server.transports.pages import AsgiEndpoint, health, health_answer, page_routes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -61,7 +61,7 @@ def http_app(
         return health_answer(health(runtime), trouble(), 500)  # as the e2e spec has it
 
     routes = [
-        *(Route(path, endpoint=Endpoint(guarded(endpoint, path))) for path in MCP_PATHS),
+        *(Route(path, endpoint=AsgiEndpoint(guarded(endpoint, path))) for path in MCP_PATHS),
         *page_routes(runtime, pages, guarded, check_health),
         *(guard.metadata_routes(MCP_PATHS) if guard is not None else ()),
     ]

@@ -61,15 +61,15 @@ def page_routes(
     """The routes of all that is no MCP."""
     return [
         Route("/health", check_health),
-        Route("/metrics", endpoint=Endpoint(guarded(_metrics(runtime)))),
-        Route("/status", endpoint=Endpoint(guarded(_asgi(pages.html)))),
+        Route("/metrics", endpoint=AsgiEndpoint(guarded(_metrics(runtime)))),
+        Route("/status", endpoint=AsgiEndpoint(guarded(_asgi(pages.html)))),
         Route("/style.css", pages.style),
         *(Route(path, respond) for path, respond in pages.shell.items()),
-        *(Route(path, endpoint=Endpoint(guarded(app))) for path, app in pages.api.items()),
+        *(Route(path, endpoint=AsgiEndpoint(guarded(app))) for path, app in pages.api.items()),
     ]
 
 
-class Endpoint:
+class AsgiEndpoint:
     """A plain ASGI application as a Starlette endpoint: a class instance takes all methods."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from pilothouse.machine.net import local_users, socket_owner
 from pilothouse.machine.net.local_users import Caller, caller_at, is_of_own_process
-from pilothouse.machine.net.socket_owner import Endpoint, Owner, owner_in_proc, owner_of, plain
+from pilothouse.machine.net.socket_owner import Owner, SocketEnd, owner_in_proc, owner_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,8 @@ def connected(listens: str, connects: str) -> Iterator[tuple[socket.socket, sock
         yield client, stack.enter_context(listener.accept()[0])
 
 
-def _end(address: tuple[str, int]) -> Endpoint:
-    return Endpoint(plain(ip_address(address[0])), address[1])
+def _end(address: tuple[str, int]) -> SocketEnd:
+    return SocketEnd(plain(ip_address(address[0])), address[1])
 
 
 @pytest.mark.parametrize(("listens", "connects"), FAMILIES)

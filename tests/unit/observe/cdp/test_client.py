@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from pilothouse.observe.cdp import browser as browser_module
 from pilothouse.observe.cdp.browser import Browser
 from pilothouse.observe.cdp.client import Cdp, CdpError, CdpGone, CdpTimeout
-from pilothouse.observe.cdp.endpoint import Endpoint
+from pilothouse.observe.cdp.endpoint import CdpEndpoint
 from pilothouse.observe.record.observation import Observation
 from tests.support.until import until
 
@@ -231,7 +231,7 @@ def observation() -> Observation:
 
 @asynccontextmanager
 async def open_browser(fake: Fake) -> AsyncIterator[Browser]:
-    browser = Browser(Endpoint("127.0.0.1", 9222, fake.url))
+    browser = Browser(CdpEndpoint("127.0.0.1", 9222, fake.url))
     await browser.open()
     reader = asyncio.ensure_future(browser.run())
     try:
