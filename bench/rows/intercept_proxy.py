@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from bench.peers import PILOTHOUSE, Workshop
 from bench.proc import rss, settled
 from bench.row import Bound, Noted, Row, Samplers
-from pilothouse.intercept.engine_process import Engine, open_engine
+from pilothouse.intercept.engine_process import EngineProcess, open_engine
 from pilothouse.machine.child import start_child
 from tests.support.ports import free_port
 from tests.support.upstreams import Authority, authority, http_upstream
@@ -97,7 +97,7 @@ async def contender(proxy: int, upstream: int, trust: ssl.SSLContext | None) -> 
 
 
 @asynccontextmanager
-async def ours(folder: Path, ca: Authority) -> AsyncIterator[tuple[Engine, int]]:
+async def ours(folder: Path, ca: Authority) -> AsyncIterator[tuple[EngineProcess, int]]:
     """Our engine and the port of a listener that belongs to no session."""
     port = free_port()
     listen = {"id": 1, "enabled": True, "type": "HTTP_PROXY", "port": port, "server_id": -1}

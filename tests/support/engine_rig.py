@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from pilothouse.intercept.engine_process import Engine, open_engine
+from pilothouse.intercept.engine_process import EngineProcess, open_engine
 from pilothouse.machine.child import start_child
 
 # bench/rows/intercept_engine.py takes these two from here.
@@ -31,7 +31,7 @@ GUARD_S = 30.0
 class Rig:
     folder: Path
     events: list[dict[str, Any]] = field(default_factory=list)
-    engine: Engine = field(init=False)
+    engine: EngineProcess = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_event(self, event: dict[str, Any]) -> None:

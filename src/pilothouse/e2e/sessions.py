@@ -18,7 +18,7 @@ import anyio
 from pilothouse.core.current_call import note_session
 from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
 from pilothouse.core.timeline.timeline import Timeline
-from pilothouse.e2e.browser.playwright import Engine, error_name
+from pilothouse.e2e.browser.playwright import PlaywrightDriver, error_name
 from pilothouse.e2e.egress_proxy.proxy import open_proxy
 from pilothouse.e2e.ended_sessions import EndedSessions
 from pilothouse.e2e.model import (
@@ -78,7 +78,7 @@ class AgentSessions:
     def __init__(self, deps: SessionDeps, tasks: TaskGroup) -> None:
         self._deps = deps
         self._tasks = tasks
-        self._engine = Engine(deps.driver_environ, deps.share_pipe)
+        self._engine = PlaywrightDriver(deps.driver_environ, deps.share_pipe)
         self._builder = Builder(
             deps, self._engine, lambda: [hosted.session for hosted in self._holding]
         )

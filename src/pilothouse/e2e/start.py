@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.core.timeline.timeline import Timeline
     from pilothouse.e2e.app_server.start import Starter, StartRequest
-    from pilothouse.e2e.browser.playwright import DrivenBrowser, Engine, SharePipe
+    from pilothouse.e2e.browser.playwright import DrivenBrowser, PlaywrightDriver, SharePipe
     from pilothouse.e2e.ports import Entrance, Intercept, Recorder
     from pilothouse.e2e.session import E2eSession, Explain
     from pilothouse.e2e.tab import Tab
@@ -79,7 +79,7 @@ class Builder:
     """Makes sessions ready; `held` are all that there are, those that start or end included."""
 
     def __init__(
-        self, deps: SessionDeps, engine: Engine, held: Callable[[], Iterable[E2eSession]]
+        self, deps: SessionDeps, engine: PlaywrightDriver, held: Callable[[], Iterable[E2eSession]]
     ) -> None:
         self._deps = deps
         self._engine = engine

@@ -65,7 +65,7 @@ type OnEvent = Callable[[dict[str, Any]], None]
 type OnStart = Callable[[Ask], Awaitable[None]]
 
 
-class Engine:
+class EngineProcess:
     """Made by `open_engine`."""
 
     def __init__(
@@ -374,14 +374,14 @@ async def open_engine(
     *,
     on_start: OnStart | None = None,
     options: Sequence[str] = (),
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[EngineProcess]:
     """The engine of a folder; it starts with the first thing that it is asked.
 
     `on_event` is told what it does, in the event loop. `on_start` is called after each start,
     before anything else is asked, with an `ask` of its own: to apply what a new process does not
     know. `options` are further arguments of its command line.
     """
-    engine = Engine(folder, spawn, on_event, on_start, options)
+    engine = EngineProcess(folder, spawn, on_event, on_start, options)
     try:
         yield engine
     finally:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.intercept.config.store import ConfigStore
-from pilothouse.intercept.engine_process import Engine, open_engine
+from pilothouse.intercept.engine_process import EngineProcess, open_engine
 from pilothouse.intercept.logbook import Logbook
 from pilothouse.intercept.model import (
     BadConfig,
@@ -57,7 +57,7 @@ class Proxy:
     """Ports of this machine that no request may reach through the proxy."""
     on_history: Callable[[str], None]
     """Is told why packets cannot be written, and of nothing when they can be again."""
-    engine: Engine = field(init=False)
+    engine: EngineProcess = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
     _views: dict[str, list[View]] = field(default_factory=dict)

@@ -141,7 +141,7 @@ class DrivenBrowser:
             self.pipe.close()
 
 
-class Engine:
+class PlaywrightDriver:
     """One Playwright driver, started with the first browser that needs it."""
 
     def __init__(self, driver_environ: Callable[[], Mapping[str, str]], share: SharePipe) -> None:
