@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.sessions.peers import Peers
     from pilothouse.hub.sessions.registry import Registry
     from pilothouse.hub.workers import Kind
-    from pilothouse.hub.workers.pool import Entry, Pool
+    from pilothouse.hub.workers.pool import Pool, PoolEntry
 
 MOST_SEATS = 200
 """Sessions that are listed; all are counted."""
@@ -145,7 +145,7 @@ class Hub:
         for key, entry in islice(entries.items(), MOST_SEATS):
             yield self._seat(key, entry)
 
-    def _seat(self, key: Key, entry: Entry | None, record: SessionRecord | None = None) -> Seat:
+    def _seat(self, key: Key, entry: PoolEntry | None, record: SessionRecord | None = None) -> Seat:
         client = client_name(record.initialize) if record is not None else ""
         seen = max(0.0, self._clock() - record.last_seen) if record is not None else 0.0
         seat = Seat(key.shown, client, seen, id=key.name)
@@ -170,7 +170,7 @@ class Hub:
         }
 
 
-def _state(key: Key, entry: Entry, *, is_current: bool) -> str:
+def _state(key: Key, entry: PoolEntry, *, is_current: bool) -> str:
     if not is_current:
         return "ending"
     if entry.leases:

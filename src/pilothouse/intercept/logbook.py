@@ -27,7 +27,7 @@ LEVELS = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogbookEntry:
     at: float
     level: str
     message: str
@@ -51,15 +51,15 @@ class Logbook:
     def __init__(self, clock: Clock, file: AuditFile | None = None) -> None:
         self._clock = clock
         self._file = file
-        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._entries: deque[LogbookEntry] = deque(maxlen=KEPT)
         for at, message in file.read() if file else ():
-            self._entries.append(Entry(at, "info", message, "main", "audit"))
+            self._entries.append(LogbookEntry(at, "info", message, "main", "audit"))
 
     def write(
         self, level: str, message: str, component: str = "pilothouse", thread: str = "main"
     ) -> None:
         level = level if level in LEVELS else "info"
-        entry = Entry(self._clock(), level, message[:LONGEST], thread, component)
+        entry = LogbookEntry(self._clock(), level, message[:LONGEST], thread, component)
         self._entries.append(entry)
 
     def audit(self, who: str, what: str) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from pilothouse.bookmarks.changes.change import Change
-    from pilothouse.bookmarks.changes.journal_entry import Entry, Outcome
+    from pilothouse.bookmarks.changes.journal_entry import JournalEntry, Outcome
     from pilothouse.bookmarks.changes.preview import Mark
     from pilothouse.bookmarks.model import Node
     from pilothouse.bookmarks.ports import Profile
@@ -154,13 +154,13 @@ async def undo(
         )
 
 
-async def recover(profile: Profile) -> list[Entry]:
+async def recover(profile: Profile) -> list[JournalEntry]:
     """Settle what an earlier connection or process left open; what could be settled.
 
     Losing the connection again is no failure: it is tried once more with the next one, and
     before the next change.
     """
-    waiting: list[Entry] = []
+    waiting: list[JournalEntry] = []
     with suppress(Fault):
         profile.journal.catch_up()
         waiting = profile.journal.open_entries
@@ -183,7 +183,7 @@ async def _writing(profile: Profile) -> AsyncIterator[None]:
 
 
 async def _carry_out(
-    profile: Profile, entry: Entry, changes: Sequence[Change], tell: Tell | None = None
+    profile: Profile, entry: JournalEntry, changes: Sequence[Change], tell: Tell | None = None
 ) -> AppliedChanges:
     if not changes:
         return AppliedChanges("", [])
@@ -202,7 +202,7 @@ async def _carry_out(
     return AppliedChanges(entry.id, nodes, entry.id_map)
 
 
-def _named(profile: Profile, entry: Entry, id: str, nodes: Sequence[Node | None]) -> str:
+def _named(profile: Profile, entry: JournalEntry, id: str, nodes: Sequence[Node | None]) -> str:
     """The real id of a node that an earlier change made or brought back."""
     number = reference(id)
     made = nodes[number - 1] if number is not None and number <= len(nodes) else None
@@ -212,7 +212,12 @@ def _named(profile: Profile, entry: Entry, id: str, nodes: Sequence[Node | None]
 
 
 async def _step(
-    profile: Profile, entry: Entry, change: Change, *, back: int | None = None, ends: Outcome = ""
+    profile: Profile,
+    entry: JournalEntry,
+    change: Change,
+    *,
+    back: int | None = None,
+    ends: Outcome = "",
 ) -> Node | None:
     """One call of Chrome's: read what it touches, write that down, make it, write that down."""
     peer, journal = profile.peer, profile.journal
@@ -245,7 +250,7 @@ async def _before(profile: Profile, change: Change) -> Node | None:
     return node
 
 
-async def _given_up(profile: Profile, entry: Entry, fault: Fault, number: int) -> Fault:
+async def _given_up(profile: Profile, entry: JournalEntry, fault: Fault, number: int) -> Fault:
     """Take back what was done before a change failed; the fault that says so."""
     count = len(entry.done)
     if entry.id in profile.journal:
@@ -261,7 +266,7 @@ async def _given_up(profile: Profile, entry: Entry, fault: Fault, number: int) -
     return numbered(fault, number, entry.of, beside, idMap=entry.id_map or None)
 
 
-def _unsettled(fault: Fault, entry: Entry, number: int, before: str = "") -> Fault:
+def _unsettled(fault: Fault, entry: JournalEntry, number: int, before: str = "") -> Fault:
     """The fault of a call whose entry stays open."""
     if not entry.steps:
         return fault
@@ -276,7 +281,7 @@ def _unsettled(fault: Fault, entry: Entry, number: int, before: str = "") -> Fau
     )
 
 
-async def _settle(profile: Profile, entry: Entry) -> None:
+async def _settle(profile: Profile, entry: JournalEntry) -> None:
     """Close an entry that was left open: it stands if all of it was done, else all goes back."""
     journal, number = profile.journal, entry.in_flight
     if number is not None:
@@ -292,7 +297,7 @@ async def _settle(profile: Profile, entry: Entry) -> None:
         await _take_back(profile, entry)
 
 
-async def _take_back(profile: Profile, entry: Entry) -> None:
+async def _take_back(profile: Profile, entry: JournalEntry) -> None:
     """Undo what is done of an entry; what others changed meanwhile is left to them."""
     journal = profile.journal
     turns = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.bookmarks.changes import journal_entry
 from pilothouse.bookmarks.changes.change import Create
-from pilothouse.bookmarks.changes.journal_entry import Entry, Step
+from pilothouse.bookmarks.changes.journal_entry import JournalEntry, Step
 from pilothouse.bookmarks.changes.plans import Plans
 from pilothouse.bookmarks.model import NothingToUndo
 from pilothouse.core.declare.faults import NotAvailable
@@ -68,7 +68,7 @@ class Journal:
         self._load(alone)
 
     def _load(self, alone: bool) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, JournalEntry] = {}
         self._ids: dict[str, str] = {}
         self._made: set[str] = set()
         self._last = 0
@@ -114,12 +114,12 @@ class Journal:
     # Reading
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """Oldest first."""
         return list(self._entries.values())
 
     @property
-    def open_entries(self) -> list[Entry]:
+    def open_entries(self) -> list[JournalEntry]:
         """Those that were begun and have not ended, the newest first: so they are taken back."""
         return [entry for entry in reversed(self._entries.values()) if not entry.outcome]
 
@@ -136,7 +136,7 @@ class Journal:
         """Whether a finished step is known to have made this node."""
         return id in self._made
 
-    def undoable(self, entry_id: str | None, session: str) -> Entry:
+    def undoable(self, entry_id: str | None, session: str) -> JournalEntry:
         """The entry of this id; without one the session's last that is no undo.
 
         A session that did nothing yet means the last of all: the server was started again.
@@ -155,7 +155,7 @@ class Journal:
             "there is nothing to undo", hint="bookmark_journal lists what was done, by whom"
         )
 
-    def _named(self, entry_id: str) -> Entry:
+    def _named(self, entry_id: str) -> JournalEntry:
         entry = self._entries.get(entry_id)
         hint = "bookmark_journal lists what can be undone"
         if entry is None:
@@ -169,7 +169,7 @@ class Journal:
             raise NothingToUndo(f"{entry_id} is {entry.outcome or 'not finished'}", hint=hint)
         return entry
 
-    def _is_forward(self, entry: Entry) -> bool:
+    def _is_forward(self, entry: JournalEntry) -> bool:
         """An undo is none; an undo of an undo is one again."""
         forward = True
         while entry.undoes:
@@ -181,12 +181,14 @@ class Journal:
 
     # Writing
 
-    def begin(self, tool: str, session: str, of: int, undoes: str = "") -> Entry:
+    def begin(self, tool: str, session: str, of: int, undoes: str = "") -> JournalEntry:
         """A new entry. It is in the journal from its first step on."""
         self._last += 1
-        return Entry(f"{self._last}-{self._tag}", _now(), tool, session, of, undoes)
+        return JournalEntry(f"{self._last}-{self._tag}", _now(), tool, session, of, undoes)
 
-    def step(self, entry: Entry, change: Change, was: Node | None, back: int | None = None) -> int:
+    def step(
+        self, entry: JournalEntry, change: Change, was: Node | None, back: int | None = None
+    ) -> int:
         """Write down what is about to be done; its number. Only then may it be done.
 
         Raises:
@@ -204,7 +206,9 @@ class Journal:
         self._entries[entry.id] = entry
         return number
 
-    def did(self, entry: Entry, number: int, made: Node | None, outcome: Outcome = "") -> None:
+    def did(
+        self, entry: JournalEntry, number: int, made: Node | None, outcome: Outcome = ""
+    ) -> None:
         """A step was carried out; with an outcome, the entry ended with it."""
         step = entry.steps[number]
         step.state, step.made = "done", journal_entry.image(made or {})
@@ -212,19 +216,19 @@ class Journal:
         self._note(entry, journal_entry.ended(entry, number), *self._closing(entry))
         self._learn(step)
 
-    def refused(self, entry: Entry, number: int) -> None:
+    def refused(self, entry: JournalEntry, number: int) -> None:
         """A step was not carried out, for certain."""
         entry.steps[number].state = "refused"
         self._note(entry, journal_entry.ended(entry, number))
 
-    def leave(self, entry: Entry, back: int, why: str) -> None:
+    def leave(self, entry: JournalEntry, back: int, why: str) -> None:
         """A step cannot be taken back."""
         change = entry.steps[back].change
         entry.steps.append(Step(change, None, _now(), back, "left", why=why))
         number = len(entry.steps) - 1
         self._note(entry, journal_entry.begun(entry, number), journal_entry.ended(entry, number))
 
-    def end(self, entry: Entry, outcome: Outcome) -> None:
+    def end(self, entry: JournalEntry, outcome: Outcome) -> None:
         entry.outcome = outcome
         self._note(entry, *self._closing(entry))
 
@@ -235,7 +239,7 @@ class Journal:
             hint=f"make room for {self._path}, then try again",
         )
 
-    def _closing(self, entry: Entry) -> list[Line]:
+    def _closing(self, entry: JournalEntry) -> list[Line]:
         if not entry.outcome:
             return []
         if entry.outcome == "done" and entry.undoes in self._entries:
@@ -252,7 +256,7 @@ class Journal:
         if step.change.restores:
             self._ids[step.change.restores] = made
 
-    def _note(self, entry: Entry, *lines: Line) -> None:
+    def _note(self, entry: JournalEntry, *lines: Line) -> None:
         """Write what happened. If that fails, the bookmarks tell it when the entry is settled."""
         try:
             self._append(entry, *lines)
@@ -264,7 +268,7 @@ class Journal:
 
     # The file
 
-    def _append(self, entry: Entry, *lines: Line) -> None:
+    def _append(self, entry: JournalEntry, *lines: Line) -> None:
         data = b"".join(map(to_line, lines))
         self._file.append(data)
         entry.bytes += len(data)
@@ -292,9 +296,9 @@ class Journal:
         self._ids = ids
         self._made &= named
 
-    def _newest(self) -> list[Entry]:
+    def _newest(self) -> list[JournalEntry]:
         """What is kept: the open ones, the last ones, and as many before as there is room for."""
-        kept: list[Entry] = []
+        kept: list[JournalEntry] = []
         room = self._kept_bytes
         for entry in reversed(self._entries.values()):
             room -= entry.bytes
@@ -303,7 +307,7 @@ class Journal:
                 kept.append(entry)
         return kept[::-1]
 
-    def _is_old(self, entry: Entry) -> bool:
+    def _is_old(self, entry: JournalEntry) -> bool:
         return 0 < self._kept_ms < _now() - entry.at
 
 

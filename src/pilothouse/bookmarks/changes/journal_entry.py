@@ -44,7 +44,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """One call of a tool."""
 
     id: str
@@ -120,7 +120,7 @@ def image(node: Node) -> Node:
     return kept
 
 
-def ids_in(entry: Entry) -> Iterator[str]:
+def ids_in(entry: JournalEntry) -> Iterator[str]:
     """Every id that an entry speaks of."""
     for step in entry.steps:
         for name in ("id", "parent_id"):
@@ -133,12 +133,12 @@ def ids_in(entry: Entry) -> Iterator[str]:
             waiting.extend(node.get("children", ()))
 
 
-def head(entry: Entry) -> Line:
+def head(entry: JournalEntry) -> Line:
     line = {"e": entry.id, "at": entry.at, "tool": entry.tool, "session": entry.session}
     return {**line, "of": entry.of, **({"undoes": entry.undoes} if entry.undoes else {})}
 
 
-def begun(entry: Entry, number: int) -> Line:
+def begun(entry: JournalEntry, number: int) -> Line:
     step = entry.steps[number]
     line: Line = {"e": entry.id, "k": number, "at": step.at, "change": to_json(step.change)}
     if step.was is not None:
@@ -148,7 +148,7 @@ def begun(entry: Entry, number: int) -> Line:
     return line
 
 
-def ended(entry: Entry, number: int) -> Line:
+def ended(entry: JournalEntry, number: int) -> Line:
     step = entry.steps[number]
     line: Line = {"e": entry.id, "k": number, "state": step.state}
     if step.made:
@@ -158,11 +158,11 @@ def ended(entry: Entry, number: int) -> Line:
     return line
 
 
-def closed(entry: Entry) -> Line:
+def closed(entry: JournalEntry) -> Line:
     return {"e": entry.id, "outcome": entry.outcome}
 
 
-def lines_of(entry: Entry) -> Iterator[Line]:
+def lines_of(entry: JournalEntry) -> Iterator[Line]:
     """All lines of an entry, for a file that is written anew."""
     yield head(entry)
     for number, step in enumerate(entry.steps):
@@ -173,14 +173,14 @@ def lines_of(entry: Entry) -> Iterator[Line]:
         yield closed(entry)
 
 
-def take(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
+def take(entries: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
     """Read one line into the entries; what does not fit is left out: a line may be lost.
 
     Raises:
         KeyError, TypeError, IndexError, ValueError: it is no line of a journal.
     """
     if "of" in line:
-        entries[line["e"]] = Entry(
+        entries[line["e"]] = JournalEntry(
             id=line["e"],
             at=float(line["at"]),
             tool=line["tool"],
@@ -206,7 +206,7 @@ def take(entries: dict[str, Entry], line: Mapping[str, Any]) -> None:
             entries[entry.undoes].undone_by = entry.id
 
 
-def summary(entry: Entry) -> list[str]:
+def summary(entry: JournalEntry) -> list[str]:
     """What an entry did, a few words for each change."""
     said = []
     for _, step in entry.done[:3]:

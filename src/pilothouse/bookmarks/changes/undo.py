@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pilothouse.bookmarks.changes.change import Change
-    from pilothouse.bookmarks.changes.journal_entry import Entry, Step
+    from pilothouse.bookmarks.changes.journal_entry import JournalEntry, Step
     from pilothouse.bookmarks.model import Node
 
 type Naming = Callable[[str], str]
@@ -70,7 +70,7 @@ class Turn:
     differing: tuple[Differing, ...]
 
 
-def way_back(draft: Draft, entry: Entry, now: Naming, *, force: bool = True) -> list[Turn]:
+def way_back(draft: Draft, entry: JournalEntry, now: Naming, *, force: bool = True) -> list[Turn]:
     """How to take back what is done of an entry and was not taken back yet, in this order.
 
     The draft is the tree as it is, and as it will be afterwards. Steps that somebody else's

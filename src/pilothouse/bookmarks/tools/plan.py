@@ -40,7 +40,7 @@ from pilothouse.core.declare.tool import Example, tool
 from pilothouse.core.timeline.clock import iso
 
 if TYPE_CHECKING:
-    from pilothouse.bookmarks.changes.journal_entry import Entry
+    from pilothouse.bookmarks.changes.journal_entry import JournalEntry
     from pilothouse.bookmarks.ports import Peer, Profile
     from pilothouse.core.declare.fence import Story
 
@@ -260,7 +260,7 @@ async def bookmark_journal(args: BookmarkJournal, bookmarks: Bookmarks) -> Journ
     return JournalShown(entries=bookmarks.redactor.texts(shown), total=len(found))
 
 
-def _told(entry: Entry, session: str) -> dict[str, Any]:
+def _told(entry: JournalEntry, session: str) -> dict[str, Any]:
     told = {
         "entry": entry.id,
         "at": iso(entry.at),

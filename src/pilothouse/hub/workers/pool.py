@@ -47,7 +47,7 @@ LOST_KEPT = 10_000
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class PoolEntry:
     """One worker, who uses it, and what it takes."""
 
     key: Key
@@ -73,7 +73,7 @@ class Entry:
 class Lease:
     """Keeps a worker for as long as its block lasts."""
 
-    def __init__(self, pool: Pool, entry: Entry, worker: Running) -> None:
+    def __init__(self, pool: Pool, entry: PoolEntry, worker: Running) -> None:
         self.worker = worker
         self.is_fresh, entry.is_fresh = entry.is_fresh, False
         self._pool = pool
@@ -114,8 +114,8 @@ class Pool:
         self._on_end = on_end
         self._report = report
         # By last use, the longest unused first.
-        self._entries: OrderedDict[Key, Entry] = OrderedDict()
-        self._leaving: dict[Entry, asyncio.Task[None]] = {}
+        self._entries: OrderedDict[Key, PoolEntry] = OrderedDict()
+        self._leaving: dict[PoolEntry, asyncio.Task[None]] = {}
         self._room = Room(limits)
         self._evicting: asyncio.Task[None] | None = None
         self._look_again = False
@@ -169,12 +169,12 @@ class Pool:
         if entry is not None:
             self._retire(entry, EVICT_GRACE_S, "stale")
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[PoolEntry]:
         """All that take room, those on their way out last."""
         yield from self._entries.values()
         yield from self._leaving
 
-    def age(self, entry: Entry) -> float:
+    def age(self, entry: PoolEntry) -> float:
         """Seconds since it started."""
         return self._clock() - entry.started if entry.worker is not None else 0.0
 
@@ -209,14 +209,14 @@ class Pool:
 
     # Starting
 
-    def _open(self, key: Key, record: SessionRecord) -> Entry:
-        entry = Entry(key)
+    def _open(self, key: Key, record: SessionRecord) -> PoolEntry:
+        entry = PoolEntry(key)
         self._entries[key] = entry
         entry.starting = asyncio.create_task(self._start(entry, record))
         entry.starting.add_done_callback(_heard)
         return entry
 
-    async def _worker_of(self, entry: Entry) -> Running | None:
+    async def _worker_of(self, entry: PoolEntry) -> Running | None:
         """Once it has started; None if it was given up. Raises GatewayFault."""
         if entry.worker is not None:
             return entry.worker
@@ -226,7 +226,7 @@ class Pool:
         await asyncio.wait([task])
         return None if task.cancelled() else task.result()
 
-    async def _start(self, entry: Entry, record: SessionRecord) -> Running:
+    async def _start(self, entry: PoolEntry, record: SessionRecord) -> Running:
         try:
             self._check(entry, record)
             self._room.ask(entry)
@@ -248,7 +248,7 @@ class Pool:
         self._report("worker_started", agent=entry.key.shown, pid=worker.pid)
         return worker
 
-    async def _try(self, entry: Entry, record: SessionRecord) -> Running:
+    async def _try(self, entry: PoolEntry, record: SessionRecord) -> Running:
         """Raises WorkerStartFailed after the last try."""
         for left in reversed(range(TRIES)):
             try:
@@ -265,7 +265,7 @@ class Pool:
                     raise WorkerStartFailed(why, retry_after=wait or RETRY_S) from None
         raise AssertionError("unreachable")
 
-    def _check(self, entry: Entry, record: SessionRecord) -> None:
+    def _check(self, entry: PoolEntry, record: SessionRecord) -> None:
         """Raises WorkerStartFailed when it failed too often lately."""
         names = {_order(record): "did not start", entry.key: "died soon after its start"}
         for name, what in names.items():
@@ -275,7 +275,7 @@ class Pool:
 
     # Ending
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: PoolEntry) -> None:
         entry.leases -= 1
         if entry.leases:
             return
@@ -284,7 +284,7 @@ class Pool:
             self._give_up(entry)  # it waits for room that nobody wants any more
         self._evict()
 
-    def _died(self, entry: Entry, worker: Running) -> None:
+    def _died(self, entry: PoolEntry, worker: Running) -> None:
         self._on_end(worker.pid)
         if not self._is_current(entry):
             return  # it was asked to
@@ -297,7 +297,7 @@ class Pool:
         self._report("worker_died", agent=entry.key.shown, pid=worker.pid, said=worker.last_words)
         self._room.leave(entry)
 
-    def _retire(self, entry: Entry, grace: float, why: Why) -> None:
+    def _retire(self, entry: PoolEntry, grace: float, why: Why) -> None:
         """From now on the key has no worker; who asks for one gets a new one."""
         if not entry.has_place:
             self._give_up(entry)
@@ -307,13 +307,13 @@ class Pool:
             self._lose(entry.key)
         self._leaving[entry] = asyncio.create_task(self._leave(entry, grace, why))
 
-    def _give_up(self, entry: Entry) -> None:
+    def _give_up(self, entry: PoolEntry) -> None:
         """It has not begun to start."""
         del self._entries[entry.key]
         assert entry.starting is not None
         entry.starting.cancel()
 
-    async def _leave(self, entry: Entry, grace: float, why: Why) -> None:
+    async def _leave(self, entry: PoolEntry, grace: float, why: Why) -> None:
         try:
             with suppress(GatewayFault):
                 worker = await self._worker_of(entry)
@@ -340,11 +340,11 @@ class Pool:
             elif self._is_due(entry):
                 self._retire(entry, self._limits.grace_s, "idle")
 
-    def _is_due(self, entry: Entry) -> bool:
+    def _is_due(self, entry: PoolEntry) -> bool:
         idle = self._clock() - entry.idle_since
         return entry.is_idle and self._is_current(entry) and idle >= self._limits.idle_s
 
-    def _is_current(self, entry: Entry) -> bool:
+    def _is_current(self, entry: PoolEntry) -> bool:
         return self._entries.get(entry.key) is entry
 
     async def weigh(self) -> None:

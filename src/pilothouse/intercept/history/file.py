@@ -145,7 +145,9 @@ def set_aside(path: Path, clock: Clock) -> str:
     return aside.name
 
 
-def write(connection: sqlite3.Connection, entries: Sequence[rows.Entry]) -> rows.WriteBatch:
+def write(
+    connection: sqlite3.Connection, entries: Sequence[rows.PostedExchange]
+) -> rows.WriteBatch:
     """Commit a batch; the exchanges have their ids when it is in the file, not before.
 
     Raises:
@@ -161,7 +163,10 @@ def write(connection: sqlite3.Connection, entries: Sequence[rows.Entry]) -> rows
 
 
 def _write(
-    connection: sqlite3.Connection, entries: Sequence[rows.Entry], *, is_strange: bool = False
+    connection: sqlite3.Connection,
+    entries: Sequence[rows.PostedExchange],
+    *,
+    is_strange: bool = False,
 ) -> rows.WriteBatch:
     with transaction(connection):
         batch = rows.planned(entries, *connection.execute(_NUMBERS).fetchone())

@@ -34,7 +34,7 @@ BIGGEST = (1 << 63) - 1
 REQUEST, RESPONSE = 1, 2
 
 
-class Entry(NamedTuple):
+class PostedExchange(NamedTuple):
     """One call of `post`."""
 
     number: int
@@ -70,7 +70,7 @@ class WriteBatch:
     last_id: int = 0
 
 
-def planned(entries: Sequence[Entry], last_id: int, evicted_to: int) -> WriteBatch:
+def planned(entries: Sequence[PostedExchange], last_id: int, evicted_to: int) -> WriteBatch:
     """Ids in the order of the posts, after `last_id`; an exchange that was evicted begins anew."""
     found: dict[int, Ids] = {}
     for entry in entries:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.intercept.history import file as history_file
 from pilothouse.intercept.history.checkpoint import LogCarrier
 from pilothouse.intercept.history.eviction import Room
-from pilothouse.intercept.history.rows import REQUEST, RESPONSE, Entry
+from pilothouse.intercept.history.rows import REQUEST, RESPONSE, PostedExchange
 from pilothouse.intercept.history.text_indexer import Indexer
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class HistoryWriter:
         self._on_rows = on_rows
         self._on_state = on_state
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[Entry] = deque()
+        self._queue: deque[PostedExchange] = deque()
         self._wake = threading.Event()
         self._urgent = threading.Event()
         self._stop = threading.Event()
@@ -151,7 +151,7 @@ class HistoryWriter:
         sides = (REQUEST if exchange.request else 0) | (RESPONSE if exchange.response else 0)
         self._posted += 1
         self._posted_bytes += size
-        self._queue.append(Entry(self._posted, exchange, sides, size))
+        self._queue.append(PostedExchange(self._posted, exchange, sides, size))
         if not self._wake.is_set():
             self._wake.set()
 
@@ -311,8 +311,8 @@ class HistoryWriter:
         self._well()
         self._call(self._tell, entries[-1].number, [ids.exchange for ids in batch.exchanges])
 
-    def _take(self) -> list[Entry]:
-        entries: list[Entry] = []
+    def _take(self) -> list[PostedExchange]:
+        entries: list[PostedExchange] = []
         most, size = 1 if self._singly else BATCH_POSTS, 0
         while self._queue and len(entries) < most and size < BATCH_BYTES:
             # The loop may push out the last one at this moment.
@@ -322,7 +322,7 @@ class HistoryWriter:
         self._singly = max(0, self._singly - 1)
         return entries
 
-    def _sort_out(self, entries: list[Entry], error: Exception) -> None:
+    def _sort_out(self, entries: list[PostedExchange], error: Exception) -> None:
         """Try those of a batch one by one, so that the one at fault is lost alone."""
         if len(entries) > 1:
             self._queue.extendleft(reversed(entries))

@@ -19,7 +19,7 @@ from pilothouse.bookmarks.changes.apply import carry_out, recover, undo
 from pilothouse.bookmarks.changes.change import Create, Move, Remove, RemoveTree, Update, renamed
 from pilothouse.bookmarks.changes.journal import ALWAYS_KEPT, Journal, open_journal
 from pilothouse.bookmarks.changes.journal import _now as journal_now
-from pilothouse.bookmarks.changes.journal_entry import Entry, lines_of
+from pilothouse.bookmarks.changes.journal_entry import JournalEntry, lines_of
 from pilothouse.bookmarks.model import ConnectionLost, NothingToUndo
 from pilothouse.core.declare.faults import Fault, NotAvailable
 from tests.support.chrome_bookmarks import BAR, ChromeBookmarks
@@ -54,7 +54,7 @@ def whole(journal: Journal) -> list[list[dict[str, Any]]]:
     return [list(lines_of(entry)) for entry in journal.entries]
 
 
-def finished(journal: Journal, title: str = "t", session: str = "s") -> Entry:
+def finished(journal: Journal, title: str = "t", session: str = "s") -> JournalEntry:
     """An entry of one step."""
     entry = journal.begin("bookmark_update", session, 1)
     was = {"id": "5", "parentId": "1", "index": 0, "title": title, "url": "https://a.example/"}

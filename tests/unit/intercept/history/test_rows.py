@@ -10,7 +10,7 @@ from pilothouse.intercept.history.rows import (
     REQUEST,
     RESPONSE,
     UPDATED,
-    Entry,
+    PostedExchange,
     WriteBatch,
     inserting,
     planned,
@@ -31,8 +31,8 @@ def exchange(*, request_id: int = 0, response_id: int = 0) -> Exchange:
     )
 
 
-def posted(*calls: tuple[Exchange, int]) -> list[Entry]:
-    return [Entry(number, one, sides, 0) for number, (one, sides) in enumerate(calls, 1)]
+def posted(*calls: tuple[Exchange, int]) -> list[PostedExchange]:
+    return [PostedExchange(number, one, sides, 0) for number, (one, sides) in enumerate(calls, 1)]
 
 
 def columns(batch: WriteBatch, *names: str) -> list[tuple[Any, ...]]:
