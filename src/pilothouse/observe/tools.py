@@ -29,7 +29,7 @@ from pilothouse.observe.model import (
     pack,
 )
 from pilothouse.observe.ports import Observer
-from pilothouse.observe.read.budget import Events, fitting
+from pilothouse.observe.read.budget import EventPage, fitting
 from pilothouse.observe.read.query import Query, status_range
 from pilothouse.observe.read.read import read, settle_places, tail
 from pilothouse.observe.record.archive_bodies import other_bodies
@@ -224,7 +224,7 @@ class ReadEvents(_Target):
         Example(title="Failed calls", args={"targetId": "8A1F…", "status": ">=400"}),
     ),
 )
-async def cdp_read_events(args: ReadEvents, observer: Observer) -> Events:
+async def cdp_read_events(args: ReadEvents, observer: Observer) -> EventPage:
     """Read recorded console lines, requests, responses and WebSocket frames, oldest first."""
     query = Query(
         kinds=tuple(args.kinds or ()),

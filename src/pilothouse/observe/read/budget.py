@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pilothouse.observe.read.read import Page
 
 
-class Events(Result):
+class EventPage(Result):
     next_offset: int = Field(description="Offset of the next page")
     events: list[dict[str, Any]] = Field(description="Normalised events")
     dropped: int = Field(description="Events from offset on that made room for newer ones")
@@ -32,7 +32,7 @@ class Events(Result):
         return made if self.summary is None else {**made, "summary": self.summary}
 
 
-def fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> Events:
+def fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> EventPage:
     """The answer, made smaller until it fits."""
     notes = [*([page.limit.note] if page.limit.note else []), *troubles]
     if page.dropped:
@@ -41,8 +41,8 @@ def fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> E
             " often, or observe with a larger bufferSize"
         )
 
-    def made(events: list[dict[str, Any]], detail: str, *more: str, **rest: Any) -> Events:
-        return Events(
+    def made(events: list[dict[str, Any]], detail: str, *more: str, **rest: Any) -> EventPage:
+        return EventPage(
             next_offset=rest.pop("next_offset", page.next_offset),
             events=events,
             dropped=page.dropped,
@@ -77,5 +77,5 @@ def fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> E
     return made(first, "summary", said, summary=summary(page.events), next_offset=after)
 
 
-def _cost(events: Events) -> int:
+def _cost(events: EventPage) -> int:
     return estimated_tokens(visible_json(events.dump()))

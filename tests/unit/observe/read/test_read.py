@@ -15,7 +15,7 @@ from pilothouse.core.declare.paging import estimated_tokens
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.secrets.shapes import MASK
 from pilothouse.observe.model import Seen
-from pilothouse.observe.read.budget import Events, fitting
+from pilothouse.observe.read.budget import EventPage, fitting
 from pilothouse.observe.read.query import Query
 from pilothouse.observe.read.read import MAX_LIMIT, compact, read, settle_places, summary, tail
 from pilothouse.observe.record.observation import Observation
@@ -268,7 +268,7 @@ MIXED = [
 LIMITS = ReadEvents.model_json_schema()["properties"]["maxTokens"]["anyOf"][0]
 
 
-def cost(answer: Events) -> int:
+def cost(answer: EventPage) -> int:
     return estimated_tokens(visible_json(answer.dump()))
 
 

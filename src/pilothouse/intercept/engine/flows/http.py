@@ -158,7 +158,7 @@ class Capture:
             exchange.server = address_of(flow.server_conn)
         self._history.post(exchange)
         self._tell_if_skipped("response", flow, exchange)
-        response.stream = streamed_bodies.Events(
+        response.stream = streamed_bodies.EventStreamBody(
             lambda events: self._history.post(_event(exchange, events))
         )
 
@@ -167,7 +167,7 @@ class Capture:
         response = flow.response
         if exchange is None or response is None:
             return None
-        if isinstance(response.stream, streamed_bodies.Events):
+        if isinstance(response.stream, streamed_bodies.EventStreamBody):
             self._close(flow, exchange)
             return None
         exchange.response = _sent(response, messages.response_head(response))
@@ -256,7 +256,7 @@ class Capture:
             exchange.status = response.status_code
             ended = response.timestamp_end or time.time()
             exchange.duration_ms = (ended - request.timestamp_start) * 1000
-            if isinstance(response.stream, streamed_bodies.Events):
+            if isinstance(response.stream, streamed_bodies.EventStreamBody):
                 response.stream.close()
         if flow.server_conn.peername:
             exchange.server = address_of(flow.server_conn)

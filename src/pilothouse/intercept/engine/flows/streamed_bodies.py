@@ -56,7 +56,7 @@ class Tee:
         return tuple(self.sizes) if is_chunked and is_whole and len(self.sizes) > 1 else ()
 
 
-class Events:
+class EventStreamBody:
     """Hands every piece on as it came, and tells of server-sent events as soon as they are whole.
 
     Those that came together are told together.

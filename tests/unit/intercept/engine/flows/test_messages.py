@@ -13,7 +13,7 @@ from pilothouse.intercept.engine.flows import messages
 from pilothouse.intercept.engine.flows.messages import NotAMessage
 from pilothouse.intercept.engine.flows.streamed_bodies import (
     KEPT_BODY,
-    Events,
+    EventStreamBody,
     Tee,
     hold_back,
     tee_of,
@@ -146,7 +146,7 @@ def test_events_are_told_whole_whatever_the_pieces_they_came_in(
 ) -> None:
     whole = b"".join(event + gap for event, gap in parts)
     told: list[bytes] = []
-    events = Events(told.append)
+    events = EventStreamBody(told.append)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
         piece = whole[start:end]
@@ -158,7 +158,7 @@ def test_events_are_told_whole_whatever_the_pieces_they_came_in(
 
 def test_event_without_an_end_is_told_in_parts() -> None:
     told: list[bytes] = []
-    events = Events(told.append)
+    events = EventStreamBody(told.append)
     for _ in range(5):
         events(bytes(KEPT_BODY // 2))
     events.close()
