@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pilothouse.e2e.browser.errors import Trouble
-    from pilothouse.e2e.failure.digest import Exchange
+    from pilothouse.e2e.failure.digest import DigestExchange
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{2,}")
 _ITEM = re.compile(r"^\s*- (.*)$")
@@ -37,7 +37,7 @@ class Evidence:
     hit: dict[str, Any] | None = None
     overlay: str = ""
     console: list[dict[str, Any]] = field(default_factory=list)
-    requests: list[tuple[Exchange, str]] = field(default_factory=list)
+    requests: list[tuple[DigestExchange, str]] = field(default_factory=list)
     """Failed or slow ones, newest first, each with the beginning of its body."""
     symptoms: list[Symptom] = field(default_factory=list)
     """What went wrong round the step, the likeliest cause first."""
@@ -59,7 +59,7 @@ class Evidence:
     missing: list[str] = field(default_factory=list)
     is_silent: bool = False
     """The page answered nothing that it was asked."""
-    awaited: Exchange | None = None
+    awaited: DigestExchange | None = None
     """The page that was to come: its server has not answered yet, and no other page will."""
 
 

@@ -22,7 +22,7 @@ _QUIET_TYPES = frozenset({"Image", "Stylesheet", "Script", "Font", "Media", "Man
 
 
 @dataclass(slots=True)
-class Exchange:
+class DigestExchange:
     """One request with what became of it."""
 
     request_id: str
@@ -59,10 +59,10 @@ class Exchange:
         return f"{self.method} {short_url(self.url, base)} → {self.outcome}{took}"
 
 
-def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
+def exchanges(events: Iterable[Mapping[str, Any]]) -> list[DigestExchange]:
     """The requests among events, each with its end where that came too."""
-    found: dict[str, Exchange] = {}
-    hops: list[Exchange] = []
+    found: dict[str, DigestExchange] = {}
+    hops: list[DigestExchange] = []
     downloads: set[str] = set()
     for event in events:
         kind, request_id = event["kind"], event.get("requestId", "")
@@ -74,7 +74,7 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[Exchange]:
         if kind == "request":
             if request_id in found:  # a redirect: what sent the request stands for itself
                 hops.append(found.pop(request_id))
-            found[request_id] = Exchange(
+            found[request_id] = DigestExchange(
                 request_id,
                 event.get("method") or "GET",
                 event.get("url") or "",
@@ -226,7 +226,7 @@ def noteworthy(events: Sequence[Mapping[str, Any]], base: str) -> list[str]:
     return [*failed[:3], *_console(console_lines(events, ("error", "warn")))[:3]]
 
 
-def _first(told: list[Exchange]) -> list[Exchange]:
+def _first(told: list[DigestExchange]) -> list[DigestExchange]:
     """Failures first, then in order."""
     return sorted(told, key=lambda e: (not e.failed, e.seq))[:MOST_LINES]
 

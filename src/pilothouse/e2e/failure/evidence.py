@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.timeline.timeline import Moment
     from pilothouse.e2e.browser.errors import Trouble
-    from pilothouse.e2e.failure.digest import Exchange
+    from pilothouse.e2e.failure.digest import DigestExchange
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.step import Step
     from pilothouse.e2e.tab import Tab
@@ -150,7 +150,7 @@ async def _answers(tab: Tab) -> bool:
     return True
 
 
-def _awaited(tab: Tab, step: Step) -> Exchange | None:
+def _awaited(tab: Tab, step: Step) -> DigestExchange | None:
     """The request for the tab's next page, if its server has not answered it.
 
     While there is one, Playwright asks the page that is still there for nothing.
@@ -231,7 +231,7 @@ async def _requests(tab: Tab, events: list[dict[str, Any]], step: Step, evidence
     evidence.requests[:BODIES] = list(zip(told, bodies, strict=False))
 
 
-async def _body(tab: Tab, exchange: Exchange) -> str:
+async def _body(tab: Tab, exchange: DigestExchange) -> str:
     if tab.recording is None or exchange.error:
         return ""
     return (await tab.recording.body(exchange.request_id))[:2_000]

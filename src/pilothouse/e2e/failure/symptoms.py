@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pilothouse.core.timeline.attribution import Owner
-    from pilothouse.e2e.failure.digest import Exchange
+    from pilothouse.e2e.failure.digest import DigestExchange
     from pilothouse.e2e.model import ServerLogged
     from pilothouse.e2e.step import Step
 
@@ -278,7 +278,7 @@ class _View:
 
 
 def _document(
-    events: Sequence[Mapping[str, Any]], found: Sequence[Exchange]
+    events: Sequence[Mapping[str, Any]], found: Sequence[DigestExchange]
 ) -> tuple[int, str, float]:
     """The seq at which the tab got the document that it shows, the request for that, and when that
     was sent."""
@@ -292,13 +292,13 @@ def _document(
     return newest["seq"], asked[-1].request_id, asked[-1].at
 
 
-def signature(exchange: Exchange) -> str:
+def signature(exchange: DigestExchange) -> str:
     """What failures of one kind have in common."""
     outcome = exchange.status or exchange.error
     return f"{exchange.method} {path_of(exchange.url)} {outcome}"
 
 
-def _asked(exchange: Exchange) -> LoggedRequest:
+def _asked(exchange: DigestExchange) -> LoggedRequest:
     ended = exchange.ended_at or math.inf
     return LoggedRequest(
         exchange.request_id,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pilothouse.core.declare.fence import visible_json
 from pilothouse.e2e.browser.errors import Trouble
 from pilothouse.e2e.failure.causes import Evidence
-from pilothouse.e2e.failure.digest import Exchange
+from pilothouse.e2e.failure.digest import DigestExchange
 from pilothouse.e2e.failure.dossier import BUDGET, LEAST, Composed, compose, next_calls, whole
 from tests.support.rounds import examples
 
@@ -21,8 +21,8 @@ LEAST_LINES = 40
 NOT_FOUND = Trouble("not_found", "Timeout 300ms exceeded.")
 
 
-def failed(number: int = 1, status: int = 500) -> Exchange:
-    return Exchange(
+def failed(number: int = 1, status: int = 500) -> DigestExchange:
+    return DigestExchange(
         f"7.{number}", "GET", f"{BASE}/api/{number}", "Fetch", number, 1.0, status=status
     )
 
@@ -183,6 +183,6 @@ def test_no_call_is_named_that_this_agent_cannot_make() -> None:
 
 
 def test_the_body_of_the_newest_failed_request_is_a_call_away() -> None:
-    fine = Exchange("7.9", "GET", BASE, "Fetch", 9, 1.0, status=200, ended_at=9_000)
+    fine = DigestExchange("7.9", "GET", BASE, "Fetch", 9, 1.0, status=200, ended_at=9_000)
     evidence = Evidence(NOT_FOUND, requests=[(fine, ""), (failed(), "")])
     assert "cdp_get_response_body(targetId: T, requestId: 7.1)" in next_calls(evidence, "T")
