@@ -27,7 +27,7 @@ from pilothouse.observe.cdp.targets import (
 from pilothouse.observe.model import Target
 from pilothouse.observe.normalize.events import INTERESTING
 from pilothouse.observe.read.stack_frames import Mapper
-from pilothouse.observe.record.error_details import EXPLAINED, Explainer
+from pilothouse.observe.record.error_details import EXPLAINED, ErrorDetails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -94,7 +94,7 @@ class Browser:
         self._attaching: set[str] = set()
         """Targets that are asked for by themselves: the browser tells of it before it answers."""
         self._bodies = BodyFetcher(lambda: self.cdp, self._plain)
-        self._explainer = Explainer(self._ask)
+        self._explainer = ErrorDetails(self._ask)
         self._background: set[asyncio.Future[None]] = set()
         self._held: dict[str, str] = {}
         """Targets that are being attached to, each with the session in which it waits, if any."""

@@ -27,7 +27,7 @@ EXPLAINED = frozenset({"error", "warning", "assert"})
 """Console calls of which more is found out, by the protocol's names."""
 
 
-class Explainer:
+class ErrorDetails:
     """Finds out more about the errors of one browser."""
 
     def __init__(self, ask: AskSession) -> None:
