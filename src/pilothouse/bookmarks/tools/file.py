@@ -52,7 +52,7 @@ class Export(BookmarkArgs):
     inline: bool = Field(default=False, description="Answer with the text, too")
 
 
-class Exported(Result):
+class ExportedBookmarks(Result):
     path: str = Field(description="The file")
     bookmarks: int = Field(description="Bookmarks in it")
     folders: int = Field(description="Folders in it")
@@ -79,7 +79,7 @@ class Exported(Result):
     raises=ADDRESSED,
     examples=(Example(title="A folder as JSON", args={"folderId": "Bar", "format": "json"}),),
 )
-async def bookmark_export(args: Export, bookmarks: Bookmarks) -> Exported:
+async def bookmark_export(args: Export, bookmarks: Bookmarks) -> ExportedBookmarks:
     """Write bookmarks to a file."""
     peer = bookmarks.profile(args.profile).peer
     if args.folder_id is None:
@@ -101,7 +101,7 @@ async def bookmark_export(args: Export, bookmarks: Bookmarks) -> Exported:
             field="inline",
             expected=f"at most {MOST_INLINE} characters",
         )
-    return Exported(
+    return ExportedBookmarks(
         **counts(nodes),
         path=path,
         bytes=len(text.encode("utf-8", "replace")),

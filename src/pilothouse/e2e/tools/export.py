@@ -44,7 +44,7 @@ class ExportedFile(Result):
     complete: bool = Field(default=True, description="A video is, once its tab is closed")
 
 
-class Exported(Result):
+class ExportedSession(Result):
     files: list[ExportedFile] = Field(description="What was written")
     steps: int | None = Field(default=None, description="Steps that the test repeats")
     left_out: list[str] = Field(default_factory=list, description="Steps that it cannot repeat")
@@ -60,7 +60,7 @@ class Exported(Result):
     raises=(SessionNotFound, BrowserCrashed, ActionFailed),
     examples=(Example(title="Make it a test", args={"as": "test"}),),
 )
-async def export_session(args: ExportSession, sessions: Sessions) -> Exported:
+async def export_session(args: ExportSession, sessions: Sessions) -> ExportedSession:
     """Write the session down: as a runnable test, as Playwright's trace, or as video."""
     async with sessions.using(args.session_id) as session:
         session.check_alive()
@@ -73,7 +73,7 @@ async def export_session(args: ExportSession, sessions: Sessions) -> Exported:
                 return await _video(session)
 
 
-async def _test(session: E2eSession) -> Exported:
+async def _test(session: E2eSession) -> ExportedSession:
     from pilothouse.e2e.export.pytest_file import DEFAULT_VIEWPORT, write_test
 
     await session.locating.settle(LOCATE_S)
@@ -93,7 +93,7 @@ async def _test(session: E2eSession) -> Exported:
         )
     name = f"test_session_{session.steps[-1].number}.py"
     path = session.save(name, written.source.encode("utf-8", "backslashreplace"))
-    return Exported(
+    return ExportedSession(
         files=[_file(session, path)],
         steps=written.steps,
         left_out=list(written.left_out),
@@ -103,7 +103,7 @@ async def _test(session: E2eSession) -> Exported:
     )
 
 
-async def _trace(session: E2eSession) -> Exported:
+async def _trace(session: E2eSession) -> ExportedSession:
     _must_record(session, "trace")
     writing = asyncio.ensure_future(_next_trace(session))
     session.traces.add(writing)
@@ -115,7 +115,7 @@ async def _trace(session: E2eSession) -> Exported:
         if not error_name(error):
             raise
         raise ActionFailed(str(error).split("\n", 1)[0], hint="check getSessionStatus") from None
-    return Exported(
+    return ExportedSession(
         files=[_file(session, path)],
         message=f"open it with: playwright show-trace {path}; the next one begins here. {told}",
     )
@@ -171,7 +171,7 @@ def _write_trace(session: E2eSession, number: int, raw: Path, part: Path) -> tup
     return part.replace(session.folder / f"trace-{number}{mark}.zip"), f"{told}."
 
 
-async def _video(session: E2eSession) -> Exported:
+async def _video(session: E2eSession) -> ExportedSession:
     _must_record(session, "video")
     open_now = {await _video_path(tab.page) for tab in list(session.tabs.values())}
     files = []
@@ -182,7 +182,7 @@ async def _video(session: E2eSession) -> Exported:
         linked.unlink(missing_ok=True)
         os.link(video, linked)
         files.append(_file(session, linked, complete=video not in open_now))
-    return Exported(
+    return ExportedSession(
         files=files,
         message="a tab's video is complete when the tab is closed, at the latest with endSession,"
         " which keeps the file unless removeLogs is true. It shows what the page showed: nothing in"
