@@ -366,7 +366,7 @@ class Find(InTab):
     timeout: Timeout = LOOK_TIMEOUT_MS
 
 
-class Found(Result):
+class FoundTexts(Result):
     matches: list[PageText] = Field(description="Elements with their refs")
     matched: int = Field(description="How many there are")
 
@@ -384,7 +384,7 @@ class Found(Result):
     raises=STEP_FAULTS,
     examples=(Example(title="Find a button", args={"text": "add to cart"}),),
 )
-async def find(args: Find, sessions: Sessions) -> Found:
+async def find(args: Find, sessions: Sessions) -> FoundTexts:
     """Find elements by their text or role, with refs: the cheapest way to a selector."""
     session = sessions.find(args.session_id)
 
@@ -393,7 +393,7 @@ async def find(args: Find, sessions: Sessions) -> Found:
 
     done = await _look(sessions, args, "find", do)
     matches = matching(session.mask(done.value or ""), args.text)
-    return Found(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
+    return FoundTexts(matches=[PageText(m) for m in matches[: args.limit]], matched=len(matches))
 
 
 class Pdf(InTab):

@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEntry:
     """An entry of a place, and what it is made of."""
 
     kept: Kept
@@ -124,7 +124,7 @@ PLACES = (
 
 def find(
     place: Place, settings: Settings, environ: Mapping[str, str], now: float
-) -> Iterator[Found]:
+) -> Iterator[FoundEntry]:
     """Yield the entries of a place.
 
     Raises:
@@ -138,14 +138,16 @@ def find(
                 yield found
 
 
-def measured(place: Place, name: str, folder: int, now: float) -> Found | None:
+def measured(place: Place, name: str, folder: int, now: float) -> FoundEntry | None:
     """Return an entry as it is now; None if it has gone, or is none of ours."""
     parts: Counter[str] = Counter()
     with suppress(OSError):
         newest = _measured(place, name, folder, parts, now)
         if newest is not None:
             age_s = max(0.0, now - newest)
-            return Found(Kept(place.kind, name, age_s, parts.total(), bool(place.stays)), parts)
+            return FoundEntry(
+                Kept(place.kind, name, age_s, parts.total(), bool(place.stays)), parts
+            )
     return None
 
 
@@ -301,7 +303,7 @@ def usage(settings: Settings, environ: Mapping[str, str], now: float) -> list[di
     return [*rows, {"kind": "in all", "entries": entries, "bytes": whole, "cap": cap}]
 
 
-def _parts(place: Place, found: list[Found], settings: Settings) -> Iterator[dict[str, Any]]:
+def _parts(place: Place, found: list[FoundEntry], settings: Settings) -> Iterator[dict[str, Any]]:
     sizes: Counter[str] = Counter()
     holders: Counter[str] = Counter()
     for one in found:
