@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.workers import Kind
     from pilothouse.server.logs import Log
     from pilothouse.server.runtime import Runtime
-    from pilothouse.server.transports.oauth import Gate, OAuthConfig
+    from pilothouse.server.transports.oauth import BearerAuth, OAuthConfig
     from pilothouse.wiring.state_sweep import Report
 
     type Ready = Callable[[str], None]
@@ -229,12 +229,12 @@ async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Ru
         yield running
 
 
-def _gate(plan: Plan) -> Gate | None:
+def _gate(plan: Plan) -> BearerAuth | None:
     if plan.oauth is None:
         return None
-    from pilothouse.server.transports.oauth import Gate
+    from pilothouse.server.transports.oauth import BearerAuth
 
-    return Gate(plan.oauth, plan.base_url)
+    return BearerAuth(plan.oauth, plan.base_url)
 
 
 def _about(plan: Plan) -> dict[str, Any]:

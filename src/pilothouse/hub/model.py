@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from pilothouse.hub.sessions.redis_leases import Gate
+    from pilothouse.hub.sessions.redis_leases import GatewayRecord
 
 type KeyKind = Literal["session", "handle", "path", "principal", "local", "relay"]
 type Era = Literal["2025", "2026"]
@@ -125,6 +125,6 @@ class RegistryAway(GatewayFault):
 class Elsewhere(Exception):
     """The worker of this key lives at another gateway: the request is passed on to that one."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: GatewayRecord) -> None:
         super().__init__(f"served by the gateway at {gate.url}")
         self.gate = gate

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pilothouse.server.logs import Log
     from pilothouse.server.metrics import Metrics
     from pilothouse.server.runtime import Runtime
-    from pilothouse.server.transports.oauth import Gate
+    from pilothouse.server.transports.oauth import BearerAuth
 
 MCP_PATHS = ("/mcp", "/message")
 UNTOLD = "no worker can be started; the hub's log says why"
@@ -53,7 +53,7 @@ _METHODS = frozenset({"tools/call", "resources/read", "resources/list", "subscri
 
 
 def pages_app(
-    runtime: Runtime, hub: Hub, services: Services, gate: Gate | None, base_url: str
+    runtime: Runtime, hub: Hub, services: Services, gate: BearerAuth | None, base_url: str
 ) -> ASGIApp:
     """Everything that the hub serves over HTTP and that is no MCP."""
     from starlette.applications import Starlette
@@ -120,7 +120,7 @@ def admitter(access: Access) -> Admit:
     return admit
 
 
-def authenticator(gate: Gate) -> Authenticate:
+def authenticator(gate: BearerAuth) -> Authenticate:
     """Knows callers by their bearer token."""
     from pilothouse.server.transports.oauth import Refused
     from pilothouse.server.transports.principal import name_of

@@ -18,7 +18,7 @@ from pilothouse.hub.http.forward import PEER
 from pilothouse.hub.model import Key
 from pilothouse.hub.notices import RESET
 from pilothouse.hub.sessions import peers
-from pilothouse.hub.sessions.redis_leases import Gate
+from pilothouse.hub.sessions.redis_leases import GatewayRecord
 from pilothouse.machine.child import start_child
 from tests.support.listener_rig import (
     Raw,
@@ -165,13 +165,13 @@ async def test_nobody_else_can_claim_to_be_a_gateway(tmp_path: Path, sockets: Pa
         own, other = (gate.lease.gate for gate in both.gates)
         head = parse_request_head(f"DELETE /mcp HTTP/1.1\r\nMcp-Session-Id: {session}".encode())
 
-        def claim(gate: Gate, at: float) -> str:
+        def claim(gate: GatewayRecord, at: float) -> str:
             return peers.sign(gate, head, b"", "", at)
 
         now = time.time()
         forged = [
             "x",
-            claim(Gate(own.id, own.url, "guessed"), now),
+            claim(GatewayRecord(own.id, own.url, "guessed"), now),
             claim(other, now),
             claim(own, now - 120),
         ]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.hub.http.forward import Call
     from pilothouse.hub.sessions.redis_lease import RedisLease
-    from pilothouse.hub.sessions.redis_leases import Gate
+    from pilothouse.hub.sessions.redis_leases import GatewayRecord
 
 NOT_MINE = 421
 """The status by which a gateway says that a request is not for it."""
@@ -57,14 +57,14 @@ _JUDGED = frozenset(
 )
 
 
-def sign(gate: Gate, head: RequestHead, body: bytes, principal: str, now: float) -> str:
+def sign(gate: GatewayRecord, head: RequestHead, body: bytes, principal: str, now: float) -> str:
     """The header of a request that is passed on to that gateway."""
     claim = json.dumps([int(now), principal]).encode()
     shown = base64.urlsafe_b64encode(claim).decode()
     return f"{shown}.{_signature(gate, head, body, shown)}"
 
 
-def judge(gate: Gate, head: RequestHead, body: bytes, now: float) -> str | None:
+def judge(gate: GatewayRecord, head: RequestHead, body: bytes, now: float) -> str | None:
     """The principal of a request that was passed on to this gateway; None: nobody signed it."""
     shown, _, signature = (head.one(HEADER) or "").partition(".")
     right = _signature(gate, head, body, shown)
@@ -77,7 +77,7 @@ def judge(gate: Gate, head: RequestHead, body: bytes, now: float) -> str | None:
     return str(principal) if abs(now - at) <= SIGNED_S else None
 
 
-def _signature(gate: Gate, head: RequestHead, body: bytes, claim: str) -> str:
+def _signature(gate: GatewayRecord, head: RequestHead, body: bytes, claim: str) -> str:
     session = head.one(SESSION) or ""
     digest = hashlib.sha256(body).hexdigest()
     signed = json.dumps([gate.id, head.method, head.target, session, claim, digest])
@@ -130,7 +130,7 @@ class Peers:
                 )
             await asyncio.sleep(AGAIN_S)
 
-    async def _pass_on(self, call: Call, gate: Gate) -> bool | None:
+    async def _pass_on(self, call: Call, gate: GatewayRecord) -> bool | None:
         """Whether the client's connection may go on; None: the other one does not want it.
 
         Raises:
@@ -155,7 +155,7 @@ class Peers:
         sink.finish(whole=whole, lost=b"" if whole else error_text(call.id, -32603, LOST))
         return sink.may_go_on
 
-    async def _watch(self, exchange: asyncio.Task[bool], gate: Gate) -> bool:
+    async def _watch(self, exchange: asyncio.Task[bool], gate: GatewayRecord) -> bool:
         """Whether the answer came whole. A gateway that is stopped keeps its connections, so that
         its end shows in the registry alone."""
         while True:
@@ -165,7 +165,7 @@ class Peers:
             if not await self._lease.is_alive(gate):
                 return False
 
-    def _request(self, call: Call, gate: Gate, upstream: Upstream) -> bytes:
+    def _request(self, call: Call, gate: GatewayRecord, upstream: Upstream) -> bytes:
         head = call.head
         signed = sign(gate, head, call.body, call.asked.principal, self._clock())
         fields = [("Host", upstream.host_header), *kept(head.fields, head.values, _JUDGED)]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pilothouse.hub.model import RegistryAway
-from pilothouse.hub.sessions.redis_leases import Gate, Tenure
+from pilothouse.hub.sessions.redis_leases import GatewayRecord, Tenure
 from pilothouse.hub.sessions.redis_scripts import REGISTER
 from pilothouse.hub.sessions.redis_wire import RedisAway, RedisRefused
 
@@ -43,7 +43,7 @@ class RedisLease:
         self._wire = wire
         self._url = url
         self.seconds = lease_s
-        self.gate = Gate("", url, "")
+        self.gate = GatewayRecord("", url, "")
         """This gateway as the others know it."""
         self.mark = ""
         """Of the data in Redis: another one when it was lost."""
@@ -64,7 +64,7 @@ class RedisLease:
 
     async def begin(self) -> None:
         """Raises RegistryAway."""
-        gate = Gate(secrets.token_hex(16), self._url, secrets.token_hex(32))
+        gate = GatewayRecord(secrets.token_hex(16), self._url, secrets.token_hex(32))
         asked = steady()
         texts = gate.text(), milliseconds(self.seconds), secrets.token_hex(16)
         self.mark = str(await self.run(REGISTER, [GATE + gate.id, _MARK], *texts))
@@ -99,7 +99,7 @@ class RedisLease:
         else:
             await self.begin_anew(gate, then)
 
-    async def is_alive(self, gate: Gate) -> bool:
+    async def is_alive(self, gate: GatewayRecord) -> bool:
         """Whether that gateway still has its lease; while nobody can tell, it has."""
         try:
             return await self.call("EXISTS", GATE + gate.id) == 1

@@ -50,7 +50,7 @@ def continues(held: int, before: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GatewayRecord:
     """A gateway as the others know it."""
 
     id: str
@@ -64,9 +64,9 @@ class Gate:
         return json.dumps({"v": _VERSION, "url": self.url, "secret": self.secret})
 
 
-def parse_gate(id: str, text: str) -> Gate:
+def parse_gate(id: str, text: str) -> GatewayRecord:
     """Raises GatewayFault for one of another version."""
     found = json.loads(text)
     if found.get("v") != _VERSION:
         raise other_version()
-    return Gate(id, found["url"], found["secret"])
+    return GatewayRecord(id, found["url"], found["secret"])

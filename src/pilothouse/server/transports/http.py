@@ -13,7 +13,7 @@ from starlette.routing import Route
 from pilothouse.core.net import jsonrpc
 from pilothouse.server.mcp.resume import RETRY_MS, ResumableSessions
 from pilothouse.server.transports.edge import Guard, SoundMessages
-from pilothouse.server.transports.oauth import Gate
+from pilothouse.server.transports.oauth import BearerAuth
 from pilothouse.server.transports.pages import AsgiEndpoint, health, health_answer, page_routes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def http_app(
     managers = _Managers(server)
     endpoint: ASGIApp = SoundMessages(managers, runtime)
 
-    guard = Gate(oauth, base_url) if oauth is not None else None
+    guard = BearerAuth(oauth, base_url) if oauth is not None else None
 
     def guarded(app: ASGIApp, path: str = MCP_PATHS[0]) -> ASGIApp:
         return app if guard is None else guard.protect(app, path)

@@ -253,7 +253,7 @@ class Refused:
         return "www-authenticate", what
 
 
-class Gate:
+class BearerAuth:
     """Lets callers of one server in who bring one valid bearer token, in the one Authorization
     header and nowhere else."""
 
@@ -299,7 +299,7 @@ class _Protected:
     wants in a challenge, fails on WebSockets, and takes the first of several Authorization headers.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, path: str) -> None:
+    def __init__(self, app: ASGIApp, gate: BearerAuth, path: str) -> None:
         self._app = AuthContextMiddleware(app)
         self._gate = gate
         self._path = path

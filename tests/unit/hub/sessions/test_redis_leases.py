@@ -14,11 +14,11 @@ from pilothouse.hub.http.forward import PEER
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord
 from pilothouse.hub.sessions import peers
 from pilothouse.hub.sessions.open import peer_url
-from pilothouse.hub.sessions.redis_leases import Gate, Tenure, continues, parse_gate
+from pilothouse.hub.sessions.redis_leases import GatewayRecord, Tenure, continues, parse_gate
 from pilothouse.hub.sessions.redis_records import MAX_BYTES, decode, encode, key_text, parse_key
 from pilothouse.hub.sessions.redis_wire import parse_address
 
-GATE = Gate("g1", "http://127.0.0.1:4000", "secret-of-g1")
+GATE = GatewayRecord("g1", "http://127.0.0.1:4000", "secret-of-g1")
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
@@ -105,7 +105,7 @@ def head(method: str = "POST", target: str = "/mcp", **fields: str) -> RequestHe
     return parse_request_head("\r\n".join(lines).encode())
 
 
-def signed(gate: Gate = GATE, principal: str = "ann", now: float = 1000.0) -> str:
+def signed(gate: GatewayRecord = GATE, principal: str = "ann", now: float = 1000.0) -> str:
     return peers.sign(gate, head(**{"Mcp-Session-Id": "s"}), b"body", principal, now)
 
 
@@ -129,8 +129,8 @@ def test_a_signature_is_for_one_request_to_one_gateway_and_for_a_minute() -> Non
     assert judged(header, method="DELETE") is None
     assert judged(header, target="/mcp/x") is None
     assert judged(header, body="other") is None
-    assert judged(signed(Gate("g2", GATE.url, GATE.secret))) is None
-    assert judged(signed(Gate("g1", GATE.url, "guessed"))) is None
+    assert judged(signed(GatewayRecord("g2", GATE.url, GATE.secret))) is None
+    assert judged(signed(GatewayRecord("g1", GATE.url, "guessed"))) is None
 
 
 @pytest.mark.parametrize("header", ["", ".", "a.b", "W10=.", "ann", "." * 999])

@@ -26,7 +26,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from pilothouse.server.transports import oauth
-from pilothouse.server.transports.oauth import Gate, JwtVerifier, OAuthConfig
+from pilothouse.server.transports.oauth import BearerAuth, JwtVerifier, OAuthConfig
 from pilothouse.server.transports.principal import principal_of
 from tests.support.issuer import (
     AUDIENCE,
@@ -97,7 +97,7 @@ def site() -> Iterator[Site]:
         issuer.stranger_url = stranger.jwks_url
         issuer.extra_jwks = ODD_JWKS
         config = OAuthConfig(issuer.url, audience=url, jwks_url=issuer.jwks_url)
-        gate = Gate(config, url.removesuffix("/mcp"), JwtVerifier(config, clock=lambda: NOW))
+        gate = BearerAuth(config, url.removesuffix("/mcp"), JwtVerifier(config, clock=lambda: NOW))
         endpoint = gate.protect(whoami, "/mcp")
         routes = [Route("/mcp", endpoint), WebSocketRoute("/ws", endpoint)]
         app = Starlette(routes=[*routes, *gate.metadata_routes(["/mcp"])])
@@ -253,7 +253,7 @@ async def test_the_access_token_carries_what_the_claims_say(
 async def test_the_leeway_survives_the_gate_on_the_real_clock() -> None:
     with Issuer() as issuer:
         config = config_for(issuer)
-        app = Gate(config, "http://here").protect(whoami, "/mcp")
+        app = BearerAuth(config, "http://here").protect(whoami, "/mcp")
         headers = {"authorization": f"Bearer {issuer.mint(exp=int(time.time()) - 30)}"}
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
