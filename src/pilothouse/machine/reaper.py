@@ -166,7 +166,7 @@ class Tree:
         return found
 
 
-class Group:
+class ProcessGroup:
     """The process group of the command, where nothing better can be had."""
 
     def __init__(self, pid: int) -> None:
@@ -232,7 +232,7 @@ def send_to(pid: int, started: bytes, number: int) -> int:
 class CommandEnd:
     """Waits for the command's end and for the word to end it."""
 
-    def __init__(self, pid: int, owner: int, family: Tree | Group, woken: int) -> None:
+    def __init__(self, pid: int, owner: int, family: Tree | ProcessGroup, woken: int) -> None:
         self.pid = pid
         self.owner = owner
         self.family = family
@@ -324,7 +324,7 @@ def main() -> None:
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     os.chdir("/")
-    watch = CommandEnd(pid, owner, Tree() if adopts else Group(pid), woken)
+    watch = CommandEnd(pid, owner, Tree() if adopts else ProcessGroup(pid), woken)
     watch.run()
     tell(f"gone {int(watch.killed > 0)}")
 

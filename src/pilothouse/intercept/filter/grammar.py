@@ -61,9 +61,9 @@ class Raw(NamedTuple):
     value: Token | Span
 
 
-class Group(NamedTuple):
+class FilterGroup(NamedTuple):
     kind: type[And] | type[Or]
-    parts: list[Raw | Group]
+    parts: list[Raw | FilterGroup]
     conditions: int
 
 
@@ -71,13 +71,13 @@ class Group(NamedTuple):
 class _Builder(Transformer[Token, Any]):
     """Works bottom up while the parser reads, so that depth costs no recursion."""
 
-    def either(self, *parts: Raw | Group) -> Group:
+    def either(self, *parts: Raw | FilterGroup) -> FilterGroup:
         return _grouped(Or, parts)
 
-    def both(self, *parts: Raw | Group) -> Group:
+    def both(self, *parts: Raw | FilterGroup) -> FilterGroup:
         return _grouped(And, parts)
 
-    def grouped(self, _open: Token, inner: Raw | Group, _close: Token) -> Raw | Group:
+    def grouped(self, _open: Token, inner: Raw | FilterGroup, _close: Token) -> Raw | FilterGroup:
         return inner
 
     def compare(self, column: Token, operator: Token, value: Token | Span) -> Raw:
@@ -94,7 +94,7 @@ class _Builder(Transformer[Token, Any]):
 def read(text: str) -> Node:
     """The tree of a filter; raises BadFilter."""
     try:
-        found: Raw | Group = _parser().parse(text)  # type: ignore[assignment]
+        found: Raw | FilterGroup = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
         raise _explained(text, error) from None
     return _resolved(text, found)
@@ -111,15 +111,15 @@ def _span(part: Token | Span) -> Span:
     return Span(part.start_pos or 0, part.end_pos or 0)
 
 
-def _grouped(kind: type[And] | type[Or], parts: tuple[Raw | Group, ...]) -> Group:
-    count = sum(part.conditions if isinstance(part, Group) else 1 for part in parts)
+def _grouped(kind: type[And] | type[Or], parts: tuple[Raw | FilterGroup, ...]) -> FilterGroup:
+    count = sum(part.conditions if isinstance(part, FilterGroup) else 1 for part in parts)
     if count > MOST_CONDITIONS:
         raise bad("the filter has too many conditions", 0, f"at most {MOST_CONDITIONS}")
-    return Group(kind, list(parts), count)
+    return FilterGroup(kind, list(parts), count)
 
 
-def _resolved(text: str, found: Raw | Group) -> Node:
-    if isinstance(found, Group):
+def _resolved(text: str, found: Raw | FilterGroup) -> Node:
+    if isinstance(found, FilterGroup):
         parts = (_resolved(text, part) for part in found.parts)
         # (a && b) && c is one list: nothing that reads the tree has to see where brackets were.
         flat = [inner for part in parts for inner in _inner(found.kind, part)]
