@@ -27,7 +27,7 @@ from pilothouse.machine.net.http_access import Access
 from pilothouse.machine.port_holders import port_trouble
 from pilothouse.server.call import parse_args
 from pilothouse.server.transports.asgi import serving
-from pilothouse.server.transports.edge import Guard
+from pilothouse.server.transports.edge import OriginGuard
 from pilothouse.server.transports.pages import listen
 from pilothouse.wiring.access_token import access_token
 
@@ -53,7 +53,7 @@ async def intercept_listeners(shared: Session, proxy: Proxy) -> AsyncIterator[No
     access = _access(shared)
 
     def guard(app: Any) -> Any:
-        return Guard(app, OriginPolicy(), access)
+        return OriginGuard(app, OriginPolicy(), access)
 
     service = _service(
         shared, proxy, "REST", tools_listing=lambda: [_listed(tool) for tool in TOOLS]

@@ -246,7 +246,7 @@ async def _serve_metrics(
 
     from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.server.transports.asgi import serving
-    from pilothouse.server.transports.edge import Guard
+    from pilothouse.server.transports.edge import OriginGuard
     from pilothouse.server.transports.pages import health, health_answer, listen
 
     routes = [
@@ -260,7 +260,7 @@ async def _serve_metrics(
     runtime.log.info("metrics", url=f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
     task_status.started()
     access = http_access(runtime.settings, runtime.redactor)
-    async with serving(Guard(Starlette(routes=routes), OriginPolicy(), access), listener):
+    async with serving(OriginGuard(Starlette(routes=routes), OriginPolicy(), access), listener):
         await anyio.sleep_forever()
 
 

@@ -22,7 +22,7 @@ from pilothouse.intercept.rest.config_endpoint import config_app
 from pilothouse.intercept.rest.json_body import MAX_BYTES
 from pilothouse.intercept.token import FORM, make_token, token_check
 from pilothouse.machine.secret_file import SecretFile
-from pilothouse.server.transports.edge import Guard
+from pilothouse.server.transports.edge import OriginGuard
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def service_in(folder: Path) -> Service:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
     """One endpoint for all tests; each gives its service a folder of its own."""
     service = service_in(tmp_path_factory.mktemp("first"))
-    with serving(config_app(service, lambda app: Guard(app, OriginPolicy()))) as base:
+    with serving(config_app(service, lambda app: OriginGuard(app, OriginPolicy()))) as base:
         yield base, service
 
 

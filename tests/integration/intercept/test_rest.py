@@ -16,7 +16,7 @@ from pilothouse.intercept.rest.app import Service, rest_app
 from pilothouse.intercept.rest.json_body import MAX_BYTES
 from pilothouse.intercept.rest.openapi import document
 from pilothouse.server.call import parse_args
-from pilothouse.server.transports.edge import Guard
+from pilothouse.server.transports.edge import OriginGuard
 from tests.support.intercepting import GUARD_S, App, Tap, config
 from tests.support.servers import incidents
 from tests.support.until import wait_until
@@ -363,7 +363,7 @@ async def test_a_defect_of_ours_is_an_incident_and_tells_nothing_else() -> None:
         tools_listing=list,
         incident=lambda error: "1nc1dent",
     )
-    app = rest_app(service, lambda inner: Guard(inner, OriginPolicy()))
+    app = rest_app(service, lambda inner: OriginGuard(inner, OriginPolicy()))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:32350"
     ) as broken:

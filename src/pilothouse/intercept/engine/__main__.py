@@ -25,7 +25,7 @@ from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_out
 from pilothouse.intercept.engine.listeners import Listeners
 from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.intercept.engine.mitmproxy_master import EngineMaster
-from pilothouse.intercept.engine.own_ports import Guard
+from pilothouse.intercept.engine.own_ports import OwnPortGuard
 from pilothouse.intercept.engine.rules.apply import RuleApplier
 from pilothouse.intercept.engine.rules.breakpoints import AUTO_FORWARD_S, Breakpoints
 from pilothouse.intercept.engine.rules.mocks import Mocks
@@ -92,7 +92,7 @@ def _assemble(
     history: HistoryWriter,
     listeners: Listeners,
 ) -> Commands:
-    guard = Guard(listeners.ports, _policy(json.loads(options.policy)))
+    guard = OwnPortGuard(listeners.ports, _policy(json.loads(options.policy)))
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
     changes = RuleApplier(breakpoints)
     live = Live(history, listeners, changes, master.proxy)

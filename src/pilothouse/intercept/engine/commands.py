@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pilothouse.intercept.engine.flows.sockets import Live
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.engine.own_ports import Guard
+    from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Breakpoints
     from pilothouse.intercept.engine.rules.mocks import Mocks
@@ -35,7 +35,7 @@ class Commands:
         *,
         changes: RuleApplier,
         listeners: Listeners,
-        guard: Guard,
+        guard: OwnPortGuard,
         mocks: Mocks,
         breakpoints: Breakpoints,
         live: Live,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mitmproxy.tls import ClientHelloData, TlsData
 
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.engine.own_ports import Guard
+    from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.mocks import Mocks
 
@@ -28,7 +28,7 @@ class ConnectionHooks:
         self,
         changes: RuleApplier,
         listeners: Listeners,
-        guard: Guard,
+        guard: OwnPortGuard,
         mocks: Mocks,
         proxy: Proxyserver,
     ) -> None:

@@ -19,7 +19,7 @@ _HOME = frozenset({"loopback", "special"})
 """Special holds 0.0.0.0 and ::, which lead to this machine as well."""
 
 
-class Guard:
+class OwnPortGuard:
     """Looks closer only where the port is one of ours: all other traffic costs one look-up."""
 
     def __init__(self, listening: Callable[[], frozenset[int]], policy: Policy) -> None:

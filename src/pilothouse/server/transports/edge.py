@@ -56,7 +56,7 @@ async def respond(
     await send({"type": "http.response.body", "body": data})
 
 
-class Guard:
+class OriginGuard:
     """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included; and with
     `access` foreign users."""
 

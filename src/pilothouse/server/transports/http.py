@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from pilothouse.core.net import jsonrpc
 from pilothouse.server.mcp.resume import RETRY_MS, ResumableSessions
-from pilothouse.server.transports.edge import Guard, SoundMessages
+from pilothouse.server.transports.edge import OriginGuard, SoundMessages
 from pilothouse.server.transports.oauth import BearerAuth
 from pilothouse.server.transports.pages import AsgiEndpoint, health, health_answer, page_routes
 
@@ -71,7 +71,7 @@ def http_app(
         async with managers.run():
             yield
 
-    return Guard(Starlette(routes=routes, lifespan=lifespan), origin_policy, access)
+    return OriginGuard(Starlette(routes=routes, lifespan=lifespan), origin_policy, access)
 
 
 class _Managers:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pilothouse.core.net.url_policy import Policy
-from pilothouse.intercept.engine.own_ports import Guard
+from pilothouse.intercept.engine.own_ports import OwnPortGuard
 
 pytestmark = pytest.mark.anyio
 
 
-def guard(policy: Policy | None = None) -> Guard:
-    made = Guard(lambda: frozenset({8080}), policy or Policy(development=True))
+def guard(policy: Policy | None = None) -> OwnPortGuard:
+    made = OwnPortGuard(lambda: frozenset({8080}), policy or Policy(development=True))
     made.configure(blocked=[4000, 4001], allowed=[4001])
     return made
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Connection
 
     from pilothouse.intercept.engine.listeners import Listeners
-    from pilothouse.intercept.engine.own_ports import Guard
+    from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Side
     from pilothouse.intercept.engine.rules.mocks import Mock, Mocks
@@ -48,7 +48,7 @@ class Capture:
         self,
         history: Recorder,
         listeners: Listeners,
-        guard: Guard,
+        guard: OwnPortGuard,
         mocks: Mocks,
         changes: RuleApplier,
     ) -> None:
