@@ -64,7 +64,7 @@ class Rule:
     block: str = ""
     """Name of the network error."""
     edit: Edit | None = None
-    har: Har | None = None
+    har: HarAnswers | None = None
     delay_ms: int = 0
     fail_nth: int = 0
     """Only to the Nth of the requests that it matches, counted from 1."""
@@ -165,7 +165,7 @@ def without_wire_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in _OF_THE_WIRE}
 
 
-class Har:
+class HarAnswers:
     """The answers of a HAR file. Asked again, it gives the next one; the last one stays."""
 
     def __init__(self, text: bytes) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.e2e.browser.playwright import BrowserContext
-    from pilothouse.e2e.browser.routes import Edit, Har, Reply, Routes, Rule
+    from pilothouse.e2e.browser.routes import Edit, HarAnswers, Reply, Routes, Rule
     from pilothouse.e2e.session import E2eSession
 
 MOST_RULES = 50
@@ -225,8 +225,8 @@ async def _rule(session: E2eSession, routes: Routes, args: Route) -> Rule:
         raise _wrong("url", str(error), "a shorter URL, or fewer wildcards", args.url) from None
 
 
-async def _har(session: E2eSession, path: str) -> Har:
-    from pilothouse.e2e.browser.routes import Har
+async def _har(session: E2eSession, path: str) -> HarAnswers:
+    from pilothouse.e2e.browser.routes import HarAnswers
 
     file = session.readable(path)
     if file.stat().st_size > MOST_HAR_BYTES:
@@ -234,7 +234,7 @@ async def _har(session: E2eSession, path: str) -> Har:
             "har", "the file is too large", f"a file of {MOST_HAR_BYTES} bytes at most", path
         )
     try:
-        return await asyncio.to_thread(lambda: Har(file.read_bytes()))
+        return await asyncio.to_thread(lambda: HarAnswers(file.read_bytes()))
     except ValueError as error:
         raise _wrong(
             "har", f"{path} is no HAR file: {error}", "a HAR 1.2 file, as JSON", path

@@ -33,7 +33,7 @@ class ExportHar(InterceptArgs):
     )
 
 
-class Har(SnakeResult):
+class ShownHar(SnakeResult):
     har: dict[str, Any] = Field(description="HAR 1.2, oldest first, secrets masked")
     entries: int = Field(description="Entries in it")
     has_more: bool = Field(description="Whether older packets match, too")
@@ -52,7 +52,7 @@ class Har(SnakeResult):
     raises=(*FAULTS, BadFilter, PacketNotFound),
     examples=(Example(title="Failed calls", args={"filter": "status >= 400"}),),
 )
-async def export_har(args: ExportHar, interceptor: Interceptor) -> Har:
+async def export_har(args: ExportHar, interceptor: Interceptor) -> ShownHar:
     """Export recorded exchanges as HAR."""
     await interceptor.admit(args.token)
     from pilothouse.intercept.present.har import har
@@ -73,7 +73,7 @@ async def export_har(args: ExportHar, interceptor: Interceptor) -> Har:
         wanted, has_more = [row["id"] for row in page.rows], page.has_more or not page.complete
     exchanges, left_out = await _exchanges(interceptor, wanted, args.max_body_bytes)
     made = await to_thread.run_sync(har, exchanges, interceptor.redactor)
-    return Har(
+    return ShownHar(
         har=made,
         entries=len(made["log"]["entries"]),
         has_more=has_more,

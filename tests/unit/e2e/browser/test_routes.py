@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.core.regex import BadPattern, compile_pattern
-from pilothouse.e2e.browser.routes import Edit, Har, Reply, Rule, choose, edited, url_pattern
+from pilothouse.e2e.browser.routes import Edit, HarAnswers, Reply, Rule, choose, edited, url_pattern
 from tests.support.rounds import examples
 
 CART = "http://localhost:3000/api/cart"
@@ -147,8 +147,8 @@ def entry(url: str, text: str, status: int = 200, **content: str) -> dict[str, A
     }
 
 
-def har(*entries: dict[str, Any]) -> Har:
-    return Har(json.dumps({"log": {"entries": entries}}).encode())
+def har(*entries: dict[str, Any]) -> HarAnswers:
+    return HarAnswers(json.dumps({"log": {"entries": entries}}).encode())
 
 
 def test_a_har_file_answers_in_its_order_and_the_last_answer_stays() -> None:
@@ -177,7 +177,7 @@ def test_a_har_file_of_a_dev_server_fits_its_next_port_and_no_other_host() -> No
 )
 def test_what_is_no_har_file_is_an_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Har(text)
+        HarAnswers(text)
 
 
 def test_a_rule_for_a_har_file_leaves_what_is_not_in_it_alone() -> None:
