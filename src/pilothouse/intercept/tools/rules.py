@@ -93,16 +93,16 @@ class HeldPackets(InterceptArgs):
     pass
 
 
-class Held(SnakeResult):
+class ShownHeldPackets(SnakeResult):
     held: list[dict[str, Any]] = Field(description="Each with held_id, what it is and since when")
 
 
 @tool(INTERCEPT, effect="read", raises=FAULTS, examples=(Example(title="What waits?"),))
-async def held_packets(args: HeldPackets, interceptor: Interceptor) -> Held:
+async def held_packets(args: HeldPackets, interceptor: Interceptor) -> ShownHeldPackets:
     """List what breakpoints hold now."""
     await interceptor.admit(args.token)
     held = await interceptor.held()
-    return Held(held=[held_view(one, interceptor.redactor) for one in held])
+    return ShownHeldPackets(held=[held_view(one, interceptor.redactor) for one in held])
 
 
 class ReleasePacket(InterceptArgs):

@@ -50,7 +50,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldFlow:
     session: str
     side: Side
     method: str
@@ -89,7 +89,7 @@ class Breakpoints(RuleBook[Stop]):
         self._clock = clock
         self._tell = tell
         self._limit_s = limit_s
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldFlow] = {}
 
     def stops(self, side: Side, session: str, method: str, url: str) -> bool:
         return any(
@@ -110,7 +110,7 @@ class Breakpoints(RuleBook[Stop]):
         if len(self._held) >= MOST_HELD:
             logger.warning("%s %s was not held: %d are already", method, url, MOST_HELD)
             return Decision()
-        held = Held(session, side, method, url, head, body, self._clock(), is_awaited)
+        held = HeldFlow(session, side, method, url, head, body, self._clock(), is_awaited)
         self._held[held.id] = held
         self._tell({"event": "held", "held": held.shown(self._limit_s)})
         try:
@@ -170,7 +170,7 @@ class Breakpoints(RuleBook[Stop]):
                 held.decision.set_result(Decision())
 
 
-def _concerns(held: Held, session: str | None) -> bool:
+def _concerns(held: HeldFlow, session: str | None) -> bool:
     """Whether a session may see it: its own, and what came by a listener that belongs to none."""
     return session is None or held.session in ("", session)
 
