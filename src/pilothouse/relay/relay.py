@@ -37,7 +37,7 @@ from pilothouse.relay.in_flight import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.hub.control.protocol import Hello
+    from pilothouse.hub.control.protocol import RelayHello
     from pilothouse.relay.front import Front
 
 LOOK_S = 0.02
@@ -84,7 +84,7 @@ class Relay:
     def __init__(
         self,
         front: Front,
-        hello: Hello,
+        hello: RelayHello,
         search: Callable[[], Search],
         client: tuple[int, int, int] = (0, 1, 2),
         patience_s: float = PATIENCE_S,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pilothouse import __version__
 from pilothouse.core.child_env import check_named, own_environment
 from pilothouse.core.settings import SECRET_VARIABLES, BadSetting, packed
-from pilothouse.hub.control.protocol import ControlProtocolError, Hello, ask
+from pilothouse.hub.control.protocol import ControlProtocolError, RelayHello, ask
 from pilothouse.hub.files import hub_files
 from pilothouse.hub.own_template import own_template
 from pilothouse.relay.front import Front
@@ -77,7 +77,7 @@ def relay_stdio(settings: Settings) -> int | None:
         BadSetting: a setting cannot be used.
     """
     _check(settings)
-    hello = Hello(__version__, os.getpid(), packed(settings), _here())
+    hello = RelayHello(__version__, os.getpid(), packed(settings), _here())
     paired = is_paired(settings)
     template = own_template(settings, paired=paired) if settings.worker == OWN else None
     front = Front(

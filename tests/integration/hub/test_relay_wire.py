@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.hub.control.protocol import Hello
+from pilothouse.hub.control.protocol import RelayHello
 from pilothouse.hub.notices import LOST, RESET
 from pilothouse.relay.front import Front
 from pilothouse.relay.relay import TRIES, Relay
@@ -383,7 +383,7 @@ def test_a_hub_that_is_silent_is_given_up(home: Home, hub: PretendHub) -> None:
     message = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "status"}}
     os.write(ask, json.dumps(message).encode())
     os.close(ask)
-    hello = Hello("1", 1, {}, "/")
+    hello = RelayHello("1", 1, {}, "/")
     try:
         assert Relay(Front(None, "own-"), hello, Found, (asked, answered, 2), 0.2).run() == 0
         told = json.loads(os.read(answer, 1 << 16))

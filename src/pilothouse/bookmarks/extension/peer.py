@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.server import ServerConnection
 
-    from pilothouse.bookmarks.extension.protocol import CallAnswer, Hello
+    from pilothouse.bookmarks.extension.protocol import CallAnswer, ExtensionHello
 
 
 GATHER_S = 0.005
@@ -41,7 +41,11 @@ class Peer:
     """Implements `ports.Peer` on one socket."""
 
     def __init__(
-        self, socket: ServerConnection, hello: Hello, numbers: Iterator[int], answer_s: float
+        self,
+        socket: ServerConnection,
+        hello: ExtensionHello,
+        numbers: Iterator[int],
+        answer_s: float,
     ) -> None:
         """`numbers` are the ids of calls, of which none comes twice."""
         loop = asyncio.get_running_loop()

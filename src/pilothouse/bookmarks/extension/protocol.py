@@ -52,7 +52,7 @@ class NotAdmitted(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class ExtensionHello:
     """Who opens a socket."""
 
     token: str = field(repr=False)
@@ -126,7 +126,7 @@ def _message(said: object) -> Message:
             raise Garbage(f"no method {str(method)[:40]!r} is known here")
 
 
-def parse_hello(raw: bytes | str) -> Hello:
+def parse_hello(raw: bytes | str) -> ExtensionHello:
     """The first message of a socket.
 
     Raises:
@@ -143,7 +143,7 @@ def parse_hello(raw: bytes | str) -> Hello:
         profile_id = _text(profile, "id")
         if not _PROFILE_ID.fullmatch(profile_id):
             raise Garbage("profile.id must be 1 to 64 letters, digits, - or _")
-        return Hello(
+        return ExtensionHello(
             token=_text(params, "token"),
             profile_id=profile_id,
             name=_text(profile, "name").strip() or f"Chrome {profile_id[:6]}",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.changes.profile import OnConnected
     from pilothouse.bookmarks.extension.keepalive import Timing
     from pilothouse.bookmarks.extension.pairing import Pairing
-    from pilothouse.bookmarks.extension.protocol import Happening, Hello
+    from pilothouse.bookmarks.extension.protocol import ExtensionHello, Happening
     from pilothouse.bookmarks.model import ExtensionNotConnected
     from pilothouse.bookmarks.ports import Told
     from pilothouse.core.timeline.clock import Clock
@@ -224,7 +224,7 @@ class Link:
             peer = Peer(socket, hello, self._numbers, self._timing.answer_s)
             await self._keep(ConnectedProfile(peer, known.journal, known.lock), socket)
 
-    async def _admitted(self, socket: Socket) -> Hello:
+    async def _admitted(self, socket: Socket) -> ExtensionHello:
         """Raises NotAdmitted, ConnectionClosed."""
         try:
             async with asyncio.timeout_at(socket.opened_at + self._timing.hello_s):

@@ -54,7 +54,7 @@ def heard(line: bytes) -> dict[str, Any]:
     return word
 
 
-class Hello(NamedTuple):
+class RelayHello(NamedTuple):
     """What a relay brings along."""
 
     version: str
@@ -67,7 +67,7 @@ class Hello(NamedTuple):
         return said(hello=self._asdict())
 
 
-def parse_hello(given: object) -> Hello:
+def parse_hello(given: object) -> RelayHello:
     """Raises ControlProtocolError."""
     wanted = {"version": str, "pid": int, "settings": dict, "cwd": str}
     if not isinstance(given, dict):
@@ -75,7 +75,7 @@ def parse_hello(given: object) -> Hello:
     for name, kind in wanted.items():
         if not isinstance(given.get(name), kind):
             raise ControlProtocolError(f"hello.{name} must be of type {kind.__name__}")
-    return Hello(**{name: given[name] for name in wanted})
+    return RelayHello(**{name: given[name] for name in wanted})
 
 
 class Lines:

@@ -13,7 +13,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.hub.control import protocol
-from pilothouse.hub.control.protocol import ControlProtocolError, Hello, heard, parse_hello, said
+from pilothouse.hub.control.protocol import (
+    ControlProtocolError,
+    RelayHello,
+    heard,
+    parse_hello,
+    said,
+)
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord, WorkerStartFailed
 from pilothouse.ipc.local_socket import listen_at, peer_uid
 
@@ -74,7 +80,7 @@ class ControlServer:
         self._bridges = bridges
         self._visits: set[asyncio.Task[None]] = set()
         self._visitors: set[Visitor] = set()
-        self.relays: dict[str, Hello] = {}
+        self.relays: dict[str, RelayHello] = {}
         """Those that have said hello and are still there, by the value of their key."""
 
     @asynccontextmanager
@@ -139,7 +145,7 @@ class ControlServer:
 
     # What visitors ask for
 
-    async def join(self, hello: Hello) -> SessionRecord:
+    async def join(self, hello: RelayHello) -> SessionRecord:
         """A session for a relay. Raises GatewayFault."""
         name = uuid.uuid4().hex
         now = self._clock()
@@ -233,7 +239,7 @@ class Visitor:
                     f"{', '.join(map(str, word))[:100]!r} is not understood here and now"
                 )
 
-    async def _hello(self, hello: Hello) -> None:
+    async def _hello(self, hello: RelayHello) -> None:
         version = self._server.welcome()["version"]
         if hello.version != version:
             self.say(refused=f"this hub is of version {version}, the relay of {hello.version}")
