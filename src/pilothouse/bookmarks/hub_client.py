@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.changes.journal import Journal
     from pilothouse.bookmarks.extension.guidance import Guidance
     from pilothouse.bookmarks.ports import Told
-    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.hub_port import HubPort
 
     type OpenJournal = Callable[[str], Journal]
     """Of a profile, though others may be writing it; raises OSError."""
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_remote_link(
-    hub: Hub, guidance: Guidance, open_journal: OpenJournal
+    hub: HubPort, guidance: Guidance, open_journal: OpenJournal
 ) -> AsyncIterator[RemoteLink]:
     """The hub's link for as long as the block lasts; one for all sessions of this process.
 
@@ -50,7 +50,7 @@ async def open_remote_link(
 class RemoteLink:
     """Implements `Profiles` over the hub."""
 
-    def __init__(self, hub: Hub, guidance: Guidance, open_journal: OpenJournal) -> None:
+    def __init__(self, hub: HubPort, guidance: Guidance, open_journal: OpenJournal) -> None:
         self._hub = hub
         self._guidance = guidance
         self._open_journal = open_journal
@@ -131,7 +131,7 @@ class RemoteLink:
 class RemotePeer:
     """Implements `ports.Peer` over the hub."""
 
-    def __init__(self, hub: Hub, shelf: int, id: str, name: str) -> None:
+    def __init__(self, hub: HubPort, shelf: int, id: str, name: str) -> None:
         self.id = id
         self.name = name
         self._hub = hub

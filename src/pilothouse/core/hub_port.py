@@ -22,7 +22,7 @@ class HubLost(Exception):
         self.hint = hint
 
 
-class Hub(Protocol):
+class HubPort(Protocol):
     """The hub as one worker reaches it. What is asked for is named `service.method`."""
 
     session: str

@@ -23,7 +23,7 @@ from pilothouse.intercept.tools.shared import ABSENT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.hub_port import HubPort
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.timeline.timeline import Timeline
     from pilothouse.intercept.ports import HistoryAsk, LogAsk
@@ -33,7 +33,7 @@ EVENTS = {event.__name__: event for event in (PacketRecorded, ConfigChanged)}
 
 
 @asynccontextmanager
-async def open_remote_proxy(hub: Hub) -> AsyncIterator[RemoteProxy]:
+async def open_remote_proxy(hub: HubPort) -> AsyncIterator[RemoteProxy]:
     """The hub's proxy for as long as the block lasts; one for all sessions of this process.
 
     Raises:
@@ -51,7 +51,7 @@ async def open_remote_proxy(hub: Hub) -> AsyncIterator[RemoteProxy]:
 class RemoteProxy:
     """What a worker has of the one `Proxy`."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: HubPort) -> None:
         self._hub = hub
         self._timelines: list[Timeline] = []
 

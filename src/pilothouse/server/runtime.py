@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.declare.listing import Listing
     from pilothouse.core.declare.tool import Tool
-    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.hub_port import HubPort
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline.events import Event
@@ -67,7 +67,7 @@ class Runtime:
     shared: Session
     """Holds the ports that exist once in this process."""
     priority: CallPriority
-    hub: Hub | None = None
+    hub: HubPort | None = None
     paired: bool = False
     """A Chrome with the extension was paired in this home."""
     services: ServiceAddresses = field(default_factory=ServiceAddresses)
@@ -185,7 +185,7 @@ async def open_runtime(
     settings: Settings,
     redactor: Redactor,
     log: Log,
-    hub: Hub | None = None,
+    hub: HubPort | None = None,
     *,
     paired: bool = False,
 ) -> AsyncIterator[Runtime]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from pilothouse.core.hub_port import Hub
+    from pilothouse.core.hub_port import HubPort
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.core.timeline.clock import Clock
@@ -61,7 +61,7 @@ class Session:
     """Names the tools that exist and are not served: no text of ours may point to them."""
     shared: Session | None = None
     """Holds the ports that exist once in this process, whoever asks for them."""
-    hub: Hub | None = None
+    hub: HubPort | None = None
     """Has the services that exist once on the machine; None where this process has them itself."""
     afterword: Callable[[], Afterword | None] | None = None
     """Asked before each answer goes out: what has to be told below it, once."""
