@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pilothouse.timeline.model import Item, Link
+    from pilothouse.timeline.model import Link, TimelineItem
 
 NEAR_MS = 2_000.0
 MOST_NEAR = 10
@@ -16,14 +16,16 @@ MOST_NEAR = 10
 class Chain:
     """What led to an item, causes before their effects."""
 
-    items: list[Item]
+    items: list[TimelineItem]
     links: list[Link]
     """Between these items alone."""
-    near: list[Item]
+    near: list[TimelineItem]
     """What went wrong shortly before, with nothing but the time to join it."""
 
 
-def causes_of(item: Item, items: list[Item], links: list[Link], depth: int) -> Chain:
+def causes_of(
+    item: TimelineItem, items: list[TimelineItem], links: list[Link], depth: int
+) -> Chain:
     """The chain of an item, so many links back at most.
 
     A request that failed is told with its packet and with the errors that its server wrote, which
@@ -44,7 +46,9 @@ def causes_of(item: Item, items: list[Item], links: list[Link], depth: int) -> C
     return Chain(_in_order(item, found, told), told, _near(item, items, found))
 
 
-def _in_order(item: Item, found: dict[str, Item], links: list[Link]) -> list[Item]:
+def _in_order(
+    item: TimelineItem, found: dict[str, TimelineItem], links: list[Link]
+) -> list[TimelineItem]:
     """Return all by time, but never an effect before its cause, nor what is asked about before what
     explains it: browser, proxy and server have clocks of their own, and what a busy machine hears
     late it dates late. Lines of the server's log have one clock."""
@@ -54,7 +58,7 @@ def _in_order(item: Item, found: dict[str, Item], links: list[Link]) -> list[Ite
         causes[link.effect].add(link.cause)
     if item.lane != "server":
         causes[item.key] |= found.keys() - _effects_of(item.key, links) - {item.key}
-    ordered: dict[str, Item] = {}
+    ordered: dict[str, TimelineItem] = {}
     while waiting:
         free = (item for item in waiting if causes[item.key] <= ordered.keys())
         first = next(free, waiting[0])  # should two ever be each other's cause
@@ -74,8 +78,8 @@ def _effects_of(key: str, links: list[Link]) -> set[str]:
 
 
 def _explaining(
-    found: dict[str, Item], by_key: dict[str, Item], links: list[Link]
-) -> dict[str, Item]:
+    found: dict[str, TimelineItem], by_key: dict[str, TimelineItem], links: list[Link]
+) -> dict[str, TimelineItem]:
     """Packets and error lines of the requests that failed."""
     failed = {
         key for key, one in found.items() if one.lane in ("network", "packets") and one.failed
@@ -95,7 +99,9 @@ def _explaining(
     return {key: by_key[key] for key in packets | lines}
 
 
-def _near(item: Item, items: list[Item], found: dict[str, Item]) -> list[Item]:
+def _near(
+    item: TimelineItem, items: list[TimelineItem], found: dict[str, TimelineItem]
+) -> list[TimelineItem]:
     near = [
         one
         for one in items

@@ -19,7 +19,7 @@ from pilothouse.core.timeline.lanes import (
     request_of,
     shown,
 )
-from pilothouse.timeline.model import Item
+from pilothouse.timeline.model import TimelineItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.timeline import Moment
 
 
-def items_of(moments: Iterable[Moment], several: frozenset[str] = frozenset()) -> list[Item]:
+def items_of(
+    moments: Iterable[Moment], several: frozenset[str] = frozenset()
+) -> list[TimelineItem]:
     """The items of some moments, in the order of their beginnings. `several` are the kinds of keys
     that say whose they are."""
     maker = _Maker(several)
@@ -41,10 +43,10 @@ class _Maker:
 
     def __init__(self, several: frozenset[str]) -> None:
         self._several = several
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, TimelineItem] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         """Of exchanges: what was told so far."""
-        self._written: dict[tuple[str, str, str], Item] = {}
+        self._written: dict[tuple[str, str, str], TimelineItem] = {}
         """Session, service and stream → the newest item of its log."""
         self._frames: dict[str, Counter[str]] = {}
         self._closed: dict[str, float] = {}
@@ -63,7 +65,7 @@ class _Maker:
             case _:
                 self._single(moment)
 
-    def done(self) -> list[Item]:
+    def done(self) -> list[TimelineItem]:
         for key, facts in self._facts.items():
             item = self._items[key]
             _finish(item, facts, self._closed.get(item.tab, math.inf))
@@ -76,7 +78,7 @@ class _Maker:
         tab = moment.source.removeprefix(TAB) if moment.source.startswith(TAB) else ""
         if is_end_of_tab(event):
             self._closed[tab] = event.at
-        self._items[str(key)] = Item(
+        self._items[str(key)] = TimelineItem(
             key=shown(key, self._several),
             lane=lane,
             at=event.at - took,
@@ -94,12 +96,12 @@ class _Maker:
             navigates=facts.get("tool") in NAVIGATING,
         )
 
-    def _begun(self, key: str, moment: Moment, ended: float = math.inf) -> Item:
+    def _begun(self, key: str, moment: Moment, ended: float = math.inf) -> TimelineItem:
         """The item of something that takes several moments, made of the first one."""
         item = self._items.get(key)
         if item is None:
             event, source = moment.event, moment.source
-            item = self._items[key] = Item(
+            item = self._items[key] = TimelineItem(
                 key=key,
                 lane=lane_of(event.name),
                 at=event.at,
@@ -178,7 +180,7 @@ class _Maker:
         self._written[log] = item
 
 
-def _finish(item: Item, facts: Mapping[str, Any], closed: float) -> None:
+def _finish(item: TimelineItem, facts: Mapping[str, Any], closed: float) -> None:
     """An exchange as far as it has come, and as it will come after its tab was closed."""
     item.method, item.url = str(facts.get("method") or "GET"), str(facts.get("url") or "")
     item.type = str(facts.get("resourceType") or "")

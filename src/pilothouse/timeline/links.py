@@ -23,7 +23,7 @@ from pilothouse.core.timeline.attribution import (
     paths_in,
     windows,
 )
-from pilothouse.timeline.model import Item, Link
+from pilothouse.timeline.model import Link, TimelineItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ MOST_BEFORE = 200
 """Requests that are looked at for a line of the console."""
 
 
-def links_of(items: list[Item]) -> list[Link]:
+def links_of(items: list[TimelineItem]) -> list[Link]:
     """All links between some items, each pair once."""
     view = _View(items)
     found: dict[tuple[str, str], Link] = {}
@@ -55,7 +55,7 @@ def links_of(items: list[Item]) -> list[Link]:
 class _View:
     """The items by what they are."""
 
-    def __init__(self, items: list[Item]) -> None:
+    def __init__(self, items: list[TimelineItem]) -> None:
         self.steps = [item for item in items if item.lane == "steps"]
         self.exchanges = [item for item in items if item.lane == "network"]
         self.packets = [item for item in items if item.lane == "packets"]
@@ -66,12 +66,12 @@ class _View:
         """Tab → browser session, as far as a step was taken in it."""
         self.packet_of: dict[str, str] = {}
         """Request's key → packet's key, where that is certain."""
-        self.by_tab: dict[str, list[Item]] = {}
+        self.by_tab: dict[str, list[TimelineItem]] = {}
         for item in self.exchanges:
             self.by_tab.setdefault(item.tab, []).append(item)
 
     @cached_property
-    def acting(self) -> list[Item]:
+    def acting(self) -> list[TimelineItem]:
         """Steps that may have caused something."""
         return [step for step in self.steps if not step.looks]
 
@@ -97,7 +97,7 @@ class _View:
             acts.setdefault(step.tab, []).append((step.at, step.ended, step.navigates))
         return {tab: windows(steps) for tab, steps in acts.items()}
 
-    def is_background(self, item: Item, since: float) -> bool:
+    def is_background(self, item: TimelineItem, since: float) -> bool:
         """Whether a request fails again and again, and did so before."""
         times = self._failures.get((item.tab, item.method, _path(item)), ())
         return item.failed and is_background(times, since, self._solicited.get(item.tab, ()))
@@ -108,7 +108,7 @@ class _View:
         also = self.packets if self.exchanges else ()
         return LogOwners(map(self._asked, asked), map(self._asked, also))
 
-    def _asked(self, item: Item) -> LoggedRequest:
+    def _asked(self, item: TimelineItem) -> LoggedRequest:
         return LoggedRequest(
             item.key,
             _path(item),
@@ -149,7 +149,7 @@ def _is_exchange(key: str) -> bool:
     return key.startswith("exchange:")
 
 
-def _is_same_request(request: Item, packet: Item) -> bool:
+def _is_same_request(request: TimelineItem, packet: TimelineItem) -> bool:
     host, path = _address(request.url)
     return (
         packet.method == request.method
@@ -179,7 +179,7 @@ def _started(view: _View) -> Iterator[Link]:
         yield Link(step.key, item.key, "time", _began(item, step))
 
 
-def _step_before(item: Item, view: _View) -> Item | None:
+def _step_before(item: TimelineItem, view: _View) -> TimelineItem | None:
     """The last action that was under way, or over for a moment only, when an item began."""
     if item.kind in ("call", "session", "bookmarks", "config"):
         return None
@@ -191,7 +191,7 @@ def _step_before(item: Item, view: _View) -> Item | None:
     return max(near, key=lambda step: step.at, default=None)
 
 
-def _began(item: Item, step: Item) -> str:
+def _began(item: TimelineItem, step: TimelineItem) -> str:
     where = "in its tab" if item.tab == step.tab else "in another tab"
     if item.at <= step.ended:
         return f"began while the step was under way, {where}"
@@ -202,7 +202,7 @@ def _began(item: Item, step: Item) -> str:
 
 
 def _server_lines(view: _View) -> Iterator[Link]:
-    after: dict[str, Item] = {}
+    after: dict[str, TimelineItem] = {}
     lines: list[Line] = []
     for item in reversed(view.lines):
         log = f"{item.session} {item.text.partition(':')[0]}"
@@ -218,7 +218,7 @@ def _server_lines(view: _View) -> Iterator[Link]:
             yield Link(cause, item.key, "id" if owner.way == "id" else "time", owner.why)
 
 
-def _path(item: Item) -> str:
+def _path(item: TimelineItem) -> str:
     url = item.url if "://" in item.url else f"//{item.url}"
     return _address(url)[1].partition("?")[0]
 
@@ -236,7 +236,7 @@ def _console(view: _View) -> Iterator[Link]:
             yield from _guessed(line, view)
 
 
-def _guessed(line: Item, view: _View) -> Iterator[Link]:
+def _guessed(line: TimelineItem, view: _View) -> Iterator[Link]:
     same_tab = view.by_tab.get(line.tab, [])
     begun = bisect_right(same_tab, line.at, key=lambda item: item.at)
     before = same_tab[max(0, begun - MOST_BEFORE) : begun]
@@ -246,7 +246,7 @@ def _guessed(line: Item, view: _View) -> Iterator[Link]:
     # What was answered before the page was used again is hardly what it stumbles over now.
     since = step.at if step is not None else 0.0
     own = [item for item in after if not view.is_background(item, since)]
-    rules: tuple[tuple[list[Item], Callable[[Item], bool], str], ...] = (
+    rules: tuple[tuple[list[TimelineItem], Callable[[TimelineItem], bool], str], ...] = (
         (after, lambda item: item.failed and _path(item) in paths, _NAMED),
         (own, lambda item: item.failed and since <= item.answered <= line.at, "it failed"),
         (

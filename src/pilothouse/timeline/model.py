@@ -19,7 +19,7 @@ type How = Literal["id", "time"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Item:
+class TimelineItem:
     """One thing that happened: a moment, or the several moments of one exchange."""
 
     key: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.timeline.lanes import Key, Lane
     from pilothouse.core.timeline.timeline import Moment, Timeline
-    from pilothouse.timeline.model import Item, Link
+    from pilothouse.timeline.model import Link, TimelineItem
     from pilothouse.timeline.ports import Scope
 
 BEFORE_MS = 60_000.0
@@ -36,10 +36,10 @@ NEAREST = 2_000
 class Joined:
     """Items of a part of a timeline, and what joins them."""
 
-    items: list[Item]
+    items: list[TimelineItem]
     links: list[Link]
 
-    def find(self, key: str) -> Item | None:
+    def find(self, key: str) -> TimelineItem | None:
         found = [item for item in self.items if key == item.key or key in item.aliases]
         return found[-1] if found else None
 
@@ -48,12 +48,12 @@ class Joined:
 class Picture:
     """What is shown, in the order in which it happened."""
 
-    items: list[Item]
+    items: list[TimelineItem]
     links: list[Link]
     """All that begin or end in these items."""
     at: float
     """Times are told from here."""
-    around: Item | None
+    around: TimelineItem | None
     left_out: dict[Lane, int]
     """Items of the window for which there was no room, by lane."""
 
@@ -92,7 +92,9 @@ def _join(moments: list[Moment], several: frozenset[str]) -> Joined:
     return Joined(items, links_of(items))
 
 
-async def relatives(timeline: Timeline, moment: Moment) -> list[tuple[Moment, Item, Relation]]:
+async def relatives(
+    timeline: Timeline, moment: Moment
+) -> list[tuple[Moment, TimelineItem, Relation]]:
     """What led to a moment and what came of it, in order: the first moment of each item."""
     event = moment.event
     took = event.facts().get("duration_ms") or 0.0 if lane_of(event.name) == "steps" else 0.0
@@ -115,7 +117,7 @@ async def relatives(timeline: Timeline, moment: Moment) -> list[tuple[Moment, It
 
 
 def picture(
-    whole: Joined, around: Item | None, window: float, lanes: Collection[str], limit: int
+    whole: Joined, around: TimelineItem | None, window: float, lanes: Collection[str], limit: int
 ) -> Picture:
     """The items of a window in these lanes; without `around`, the newest. Where there are too
     many, what belongs to `around` stays, then what went wrong, then what is nearest."""
@@ -140,15 +142,15 @@ def picture(
     return Picture(shown, links, at, around, dict(left_out))
 
 
-def _is_wanted(item: Item, lanes: Collection[str], around: Item | None) -> bool:
+def _is_wanted(item: TimelineItem, lanes: Collection[str], around: TimelineItem | None) -> bool:
     """An agent has read the answers of its calls already: they are shown when asked for."""
     return item.lane in lanes if lanes else item is around or item.kind not in ("call", "session")
 
 
-def _told_until(item: Item) -> float:
+def _told_until(item: TimelineItem) -> float:
     return item.ended if item.ended < math.inf else item.at
 
 
-def _rank(item: Item, at: float, chain: Collection[str]) -> tuple[bool, bool, float]:
+def _rank(item: TimelineItem, at: float, chain: Collection[str]) -> tuple[bool, bool, float]:
     is_minor = bool(chain) and item.level != "error"  # of the newest, only their age counts
     return item.key not in chain, is_minor, abs(item.at - at)

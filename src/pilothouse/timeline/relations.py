@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pilothouse.timeline.model import Item, Link
+    from pilothouse.timeline.model import Link, TimelineItem
 
 DEPTH = 8
 """Links that are followed each way."""
@@ -24,7 +24,9 @@ class Relation:
     """What speaks for it."""
 
 
-def relations_of(item: Item, items: Iterable[Item], links: Iterable[Link]) -> dict[str, Relation]:
+def relations_of(
+    item: TimelineItem, items: Iterable[TimelineItem], links: Iterable[Link]
+) -> dict[str, Relation]:
     """What led to an item, what came of it, and what else came of the requests among these; by
     key, with the item itself."""
     lanes = {one.key: one.lane for one in items}

@@ -13,12 +13,12 @@ from pilothouse.timeline.links import links_of
 from tests.support.moments import KEY, SHOP, TARGET, Written, order_that_fails
 
 if TYPE_CHECKING:
-    from pilothouse.timeline.model import Item, Link
+    from pilothouse.timeline.model import Link, TimelineItem
 
 POPUP = "CC77DD000"
 
 
-def items(written: Written) -> dict[str, Item]:
+def items(written: Written) -> dict[str, TimelineItem]:
     several = counted_by_several(written.timeline)
     return {item.key: item for item in items_of(written.timeline, several)}
 

@@ -29,7 +29,7 @@ def clean_title(title: str) -> str:
 
 
 @dataclass(slots=True)
-class Item:
+class DraftNode:
     """One node."""
 
     id: str
@@ -52,7 +52,7 @@ class Draft:
     """A tree as Chrome's `getTree` gave it, and what became of it since."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, DraftNode] = {}
         self._root = str(nodes[0]["id"]) if nodes else ""
         waiting = [(node, "") for node in reversed(nodes)]
         while waiting:
@@ -64,7 +64,7 @@ class Draft:
     def __contains__(self, id: object) -> bool:
         return id in self._items
 
-    def __getitem__(self, id: str) -> Item:
+    def __getitem__(self, id: str) -> DraftNode:
         """Raises BookmarkNotFound."""
         try:
             return self._items[id]
@@ -117,7 +117,7 @@ class Draft:
         parent = self._target(parent_id if parent_id is not None else self.other)
         self._must_fit_below(parent.id)
         place = self._fitting(parent, index)
-        self._items[id] = Item(id, parent.id, clean_title(title), url)
+        self._items[id] = DraftNode(id, parent.id, clean_title(title), url)
         parent.children.insert(place, id)
 
     def update(self, id: str, title: str | None, url: str | None) -> None:
@@ -156,7 +156,7 @@ class Draft:
         for inner in list(self.inside(id)):
             del self._items[inner]
 
-    def _changeable(self, id: str) -> Item:
+    def _changeable(self, id: str) -> DraftNode:
         item = self[id]
         if item.is_fixed:
             raise RootFolder(
@@ -166,7 +166,7 @@ class Draft:
             )
         return item
 
-    def _target(self, id: str) -> Item:
+    def _target(self, id: str) -> DraftNode:
         item = self[id]
         if item.url is not None:
             raise InvalidInput(
@@ -196,7 +196,7 @@ class Draft:
         """The folder into which goes what has no other place."""
         return next((item.id for item in self._items.values() if item.kind == "other"), "2")
 
-    def _fitting(self, parent: Item, index: int | None) -> int:
+    def _fitting(self, parent: DraftNode, index: int | None) -> int:
         count = len(parent.children)
         if index is None:
             return count
@@ -225,9 +225,9 @@ def is_inside(draft: Draft, id: str, folder: str) -> bool:
     return False
 
 
-def _item(node: Node, parent: str, root: str) -> Item:
+def _item(node: Node, parent: str, root: str) -> DraftNode:
     is_own = bool(parent) and parent == root
-    return Item(
+    return DraftNode(
         id=str(node["id"]),
         parent=parent,
         title=node.get("title", ""),
