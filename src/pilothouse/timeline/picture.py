@@ -17,7 +17,7 @@ from pilothouse.timeline.relations import Relation, relations_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pilothouse.core.timeline.lanes import Key, Lane
+    from pilothouse.core.timeline.lanes import Lane, MomentKey
     from pilothouse.core.timeline.timeline import Moment, Timeline
     from pilothouse.timeline.model import Link, TimelineItem
     from pilothouse.timeline.ports import Scope
@@ -58,7 +58,7 @@ class Picture:
     """Items of the window for which there was no room, by lane."""
 
 
-def moment_of(timeline: Timeline, key: Key, scope: Scope | None) -> Moment | None:
+def moment_of(timeline: Timeline, key: MomentKey, scope: Scope | None) -> Moment | None:
     """The newest moment that a key means."""
     found = None
     for moment in timeline:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from pilothouse.core.timeline.clock import iso
-from pilothouse.core.timeline.lanes import Key, counted_by_several, one_line, shown
+from pilothouse.core.timeline.lanes import MomentKey, counted_by_several, one_line, shown
 from pilothouse.timeline.conditions import Gone
 from pilothouse.timeline.model import (
     WATCHES_URI,
@@ -240,7 +240,7 @@ class Watchkeeper:
         now = self._moments.clock()
         event = ElementVanished(at=now, selector=selector, url=url, session_id=watch.session_id)
         seq = self._moments.timeline.emit(event)
-        self._fire(watch, Hit(Key("browser", str(seq)), now, event))
+        self._fire(watch, Hit(MomentKey("browser", str(seq)), now, event))
 
 
 @asynccontextmanager

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.declare.fence import Story
 from pilothouse.core.timeline.clock import iso
 from pilothouse.core.timeline.events import SessionTerminated
-from pilothouse.core.timeline.lanes import Key, is_end_of_tab, key_of, level_of, line_of, request_of
+from pilothouse.core.timeline.lanes import (
+    MomentKey,
+    is_end_of_tab,
+    key_of,
+    level_of,
+    line_of,
+    request_of,
+)
 from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ _MOST_TEXTS = 6
 class Hit:
     """One time that a watch fired."""
 
-    key: Key
+    key: MomentKey
     at: float
     event: Occurrence | None = None
     line: str = ""
@@ -253,4 +260,4 @@ class Judge:
             self._begun[request] = (at, what, True, moment.source)
 
     def _slow(self, request: str, at: float, line: str) -> Hit:
-        return Hit(Key("request", request), at, line=line)
+        return Hit(MomentKey("request", request), at, line=line)

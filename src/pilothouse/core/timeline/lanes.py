@@ -166,7 +166,7 @@ def one_line(text: str, most: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class MomentKey:
     """A public key in its parts."""
 
     kind: str
@@ -187,7 +187,7 @@ _BY_SOURCE = {"calls": "call", "packets": "config"}
 """Sources whose events are called otherwise, where they have no key of their own."""
 
 
-def parse_key(text: str) -> Key:
+def parse_key(text: str) -> MomentKey:
     """Raises ValueError, saying what a key looks like."""
     kind, colon, rest = text.strip().partition(":")
     if not colon or not rest or kind not in KINDS:
@@ -200,23 +200,23 @@ def parse_key(text: str) -> Key:
         owner, number = "", rest
     if kind != "request" and not (number.isascii() and number.isdigit()):
         raise ValueError(f"{text[:80]!r} is no key: after {kind}: comes a number")
-    return Key(kind, number if kind == "request" else number.lstrip("0") or "0", owner)
+    return MomentKey(kind, number if kind == "request" else number.lstrip("0") or "0", owner)
 
 
-def key_of(moment: Moment) -> Key:
+def key_of(moment: Moment) -> MomentKey:
     """The public key of a moment, with its owner where it has one; `shown` drops that."""
     event, lane = moment.event, lane_of(moment.event.name)
     if lane == "network" and (request := request_of(event.keys)):
-        return Key("request", request)
+        return MomentKey("request", request)
     if lane == "steps":
         facts = event.facts()
-        return Key("step", str(facts["step"]), facts.get("session_id", "")[:OWNER_CHARACTERS])
+        return MomentKey("step", str(facts["step"]), facts.get("session_id", "")[:OWNER_CHARACTERS])
     if lane == "packets":
-        return Key("packet", str(event.facts()["packet_id"]))
+        return MomentKey("packet", str(event.facts()["packet_id"]))
     if moment.source.startswith(TAB):
         kind = "console" if lane == "console" else "tab"
-        return Key(kind, str(moment.seq), moment.source.removeprefix(TAB))
-    return Key(_BY_SOURCE.get(moment.source, moment.source), str(moment.seq))
+        return MomentKey(kind, str(moment.seq), moment.source.removeprefix(TAB))
+    return MomentKey(_BY_SOURCE.get(moment.source, moment.source), str(moment.seq))
 
 
 def counted_by_several(timeline: Timeline) -> frozenset[str]:
@@ -231,7 +231,7 @@ def counted_by_several(timeline: Timeline) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def shown(key: Key, several: frozenset[str]) -> str:
+def shown(key: MomentKey, several: frozenset[str]) -> str:
     """A key as a reader is told it; `several` is what `counted_by_several` says."""
     return str(key if key.kind in several else replace(key, owner=""))
 

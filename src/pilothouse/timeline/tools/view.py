@@ -14,7 +14,7 @@ from pilothouse.core.declare.model import Args, Result
 from pilothouse.core.declare.paging import estimated_tokens
 from pilothouse.core.declare.tool import Example, Group, tool
 from pilothouse.core.timeline.clock import iso
-from pilothouse.core.timeline.lanes import Key, key_of, one_line, parse_key
+from pilothouse.core.timeline.lanes import MomentKey, key_of, one_line, parse_key
 from pilothouse.timeline.causes import causes_of
 from pilothouse.timeline.model import Link, MomentNotFound, SessionNotFound, TimelineItem
 from pilothouse.timeline.picture import Picture, joined, moment_of, picture
@@ -156,7 +156,7 @@ def _cost(answer: Shown) -> int:
     return max(estimated_tokens(story.text(_MARK)), estimated_tokens(structured))
 
 
-def _found(moments: Moments, text: str, scope: Scope | None) -> tuple[Key, float]:
+def _found(moments: Moments, text: str, scope: Scope | None) -> tuple[MomentKey, float]:
     """The moment that a key means, and when it was.
 
     Raises:

@@ -8,7 +8,7 @@ from pilothouse.core.timeline.events import ToolInvocationFailed, ToolInvoked
 from pilothouse.core.timeline.lanes import (
     KINDS,
     LANES,
-    Key,
+    MomentKey,
     counted_by_several,
     key_of,
     lane_of,
@@ -65,16 +65,16 @@ def test_keys_say_whose_they_are_once_there_are_several() -> None:
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("step:4", Key("step", "4")),
-        (" console:0123 ", Key("console", "123")),
-        ("console:ab12cd/123", Key("console", "123", "ab12cd")),
-        ("request:1000.12/x", Key("request", "1000.12/x")),
-        ("packet:77", Key("packet", "77")),
-        ("browser:3", Key("browser", "3")),
-        ("server:" + "9" * 5_000, Key("server", "9" * 5_000)),
+        ("step:4", MomentKey("step", "4")),
+        (" console:0123 ", MomentKey("console", "123")),
+        ("console:ab12cd/123", MomentKey("console", "123", "ab12cd")),
+        ("request:1000.12/x", MomentKey("request", "1000.12/x")),
+        ("packet:77", MomentKey("packet", "77")),
+        ("browser:3", MomentKey("browser", "3")),
+        ("server:" + "9" * 5_000, MomentKey("server", "9" * 5_000)),
     ],
 )
-def test_a_key_is_read_in_its_parts(text: str, key: Key) -> None:
+def test_a_key_is_read_in_its_parts(text: str, key: MomentKey) -> None:
     assert parse_key(text) == key
     assert parse_key(str(key)) == key
 
