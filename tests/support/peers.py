@@ -9,7 +9,7 @@ import pytest
 
 from pilothouse.hub.workers.command import StdioCommand
 from pilothouse.hub.workers.playwright import PACKAGE, PlaywrightMcp
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine.child import start_child
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
 from tests.support.npm import PEERS
@@ -49,4 +49,4 @@ def devtools(mark: str, sockets: Path, cwd: Path) -> StdioCommand:
         *(("--chrome-arg=--no-sandbox",) if needs_no_sandbox() else ()),
     ]
     env = environment({"LC_MARK": mark, "CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"})
-    return StdioCommand(start_child, lambda record: Launch(argv, cwd, env), sockets)
+    return StdioCommand(start_child, lambda record: CommandLaunch(argv, cwd, env), sockets)

@@ -20,7 +20,7 @@ from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.hub.workers.pool import Pool
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine import processes
 from pilothouse.machine.child import start_child
 
@@ -47,8 +47,8 @@ async def main(sockets: Path, journals: Path) -> None:
         template=lambda: Template({}, {}),
     )
 
-    def odd(over: str) -> Launch:
-        return Launch([sys.executable, ODD, over, "stay"], ROOT, env)
+    def odd(over: str) -> CommandLaunch:
+        return CommandLaunch([sys.executable, ODD, over, "stay"], ROOT, env)
 
     kinds: list[Kind] = [
         builtin,

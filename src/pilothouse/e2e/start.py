@@ -13,7 +13,12 @@ import anyio
 from pilothouse.core.net.url_policy import Host, Policy, loopback_only, target_of
 from pilothouse.e2e.app_server.start import own_addresses, own_origins
 from pilothouse.e2e.browser.flags import bypass_list, feature_flag, policy_flags, trust_flags
-from pilothouse.e2e.browser.playwright import ContextOptions, Launch, error_name, launch_faults
+from pilothouse.e2e.browser.playwright import (
+    BrowserLaunch,
+    ContextOptions,
+    error_name,
+    launch_faults,
+)
 from pilothouse.e2e.egress_proxy.app_addresses import (
     addresses_of,
     judged_addresses,
@@ -202,7 +207,7 @@ class Builder:
                 *(["--remote-debugging-port=0"] if request.debug_port else []),
                 "--enable-automation",
             )
-        launch = Launch(
+        launch = BrowserLaunch(
             kind=request.browser,  # type: ignore[arg-type]
             executable=self._deps.find_browser() if request.browser == "chromium" else "",
             headless=request.headless,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.e2e.browser.playwright import Launch, PlaywrightDriver
+from pilothouse.e2e.browser.playwright import BrowserLaunch, PlaywrightDriver
 from pilothouse.e2e.model import BrowserLaunchFailed
 from pilothouse.machine.chromium import shared_pipe
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
@@ -263,7 +263,7 @@ async def open_rig(folder: Path) -> AsyncIterator[Rig]:
     assert found is not None
     engine = PlaywrightDriver(lambda: os.environ, share_pipe)
     flags = ("--no-sandbox",) if needs_no_sandbox() else ()
-    launch = Launch(executable=str(found.path), flags=flags, folder=folder)
+    launch = BrowserLaunch(executable=str(found.path), flags=flags, folder=folder)
     driven = await engine.launch(launch, meanwhile=_nothing)
     try:
         assert driven.pipe is not None
@@ -375,7 +375,7 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     engine = PlaywrightDriver(lambda: os.environ, share_pipe)
     before = set(os.listdir("/proc/self/fd")) if sys.platform == "linux" else set()
     for program in ("/bin/false", str(tmp_path / "not executable")):
-        launch = Launch(executable=program, folder=tmp_path)
+        launch = BrowserLaunch(executable=program, folder=tmp_path)
         with pytest.raises(BrowserLaunchFailed):
             await engine.launch(launch, meanwhile=_nothing)
         assert os.listdir(tmp_path) == []

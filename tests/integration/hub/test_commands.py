@@ -17,7 +17,7 @@ from pilothouse.hub.mcp import template_probe
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers import Running, StartFailed, command
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine.child import start_child
 from tests.support.listener_rig import hello
 from tests.support.living import living
@@ -56,9 +56,9 @@ class Commands:
         return await start_child(*args, **wishes)
 
     def kind(self, *argv: str, over: str, **env: str) -> CommandKind:
-        def plan(record: SessionRecord) -> Launch:
+        def plan(record: SessionRecord) -> CommandLaunch:
             self.workers += 1
-            return Launch(argv, ROOT, self._env | env)
+            return CommandLaunch(argv, ROOT, self._env | env)
 
         kind: CommandKind
         if over == "http":

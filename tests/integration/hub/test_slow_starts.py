@@ -21,7 +21,7 @@ from pilothouse.hub.workers import command
 from pilothouse.hub.workers.capacity import Limits
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.pool import Pool
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine import processes
 from pilothouse.machine.child import start_child
 from tests.support.http_agent import BOTH, GUARD_S
@@ -57,7 +57,7 @@ class Starts:
             self.number += 1
             return await start_child(*args, **wishes)  # type: ignore[arg-type]
 
-        launch = Launch(argv, ROOT, self._env)
+        launch = CommandLaunch(argv, ROOT, self._env)
         kind: CommandKind
         if over == "http":
             kind = HttpCommand(spawn, lambda record: launch)  # type: ignore[arg-type]

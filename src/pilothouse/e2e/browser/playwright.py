@@ -50,7 +50,7 @@ NO_SANDBOX = "--no-sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class BrowserLaunch:
     """How a browser is started, or which one is joined."""
 
     kind: BrowserKind = "chromium"
@@ -167,7 +167,7 @@ class PlaywrightDriver:
             return self._playwright
 
     async def launch(
-        self, launch: Launch, meanwhile: Callable[[], Awaitable[None]]
+        self, launch: BrowserLaunch, meanwhile: Callable[[], Awaitable[None]]
     ) -> DrivenBrowser:
         """A browser that runs; what is done while it starts costs no time.
 
@@ -187,7 +187,7 @@ class PlaywrightDriver:
         driven.browser.on("disconnected", lambda _: driven.gone.set())
         return driven
 
-    async def _started(self, driver: Playwright, launch: Launch) -> DrivenBrowser:
+    async def _started(self, driver: Playwright, launch: BrowserLaunch) -> DrivenBrowser:
         if launch.cdp:
             joined = await driver.chromium.connect_over_cdp(launch.cdp, timeout=15_000)
             port = int(launch.cdp.rsplit(":", 1)[1])
@@ -208,7 +208,7 @@ class PlaywrightDriver:
             return driven
 
     async def _launch(
-        self, kind: BrowserType, launch: Launch, executable: str
+        self, kind: BrowserType, launch: BrowserLaunch, executable: str
     ) -> PlaywrightBrowser:
         return await kind.launch(
             headless=launch.headless,
@@ -274,7 +274,7 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-def _launch_failed(launch: Launch, error: Exception) -> BrowserLaunchFailed:
+def _launch_failed(launch: BrowserLaunch, error: Exception) -> BrowserLaunchFailed:
     said = str(error)
     first = said.strip().split("\n", 1)[0]
     if launch.cdp:

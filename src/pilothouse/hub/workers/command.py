@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.workers import Running
-    from pilothouse.hub.workers.spawned import Launch
+    from pilothouse.hub.workers.spawned import CommandLaunch
     from pilothouse.machine.spawn import Spawn
 
-    type Plan = Callable[[SessionRecord], Launch]
+    type Plan = Callable[[SessionRecord], CommandLaunch]
     """How a session's command is started."""
 
 ADDRESS = re.compile(
@@ -87,7 +87,7 @@ class CommandKind(ABC):
         worker.died.add_done_callback(lambda _: self._workers.discard(worker))
 
     @abstractmethod
-    async def _start(self, launch: Launch, within: float) -> Running:
+    async def _start(self, launch: CommandLaunch, within: float) -> Running:
         """Raises StartFailed."""
 
     async def template(self) -> Template:
@@ -164,7 +164,7 @@ class HttpCommand(CommandKind):
         super().__init__(spawn, plan)
         self._announces = announces
 
-    async def _start(self, launch: Launch, within: float) -> Running:
+    async def _start(self, launch: CommandLaunch, within: float) -> Running:
         told: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
         what = "say on which port it can be reached"
         if any(PORT_WORD in word for word in launch.argv):
@@ -201,7 +201,7 @@ class StdioCommand(CommandKind):
         self._sockets = sockets
         self._numbers = count(1)
 
-    async def _start(self, launch: Launch, within: float) -> Running:
+    async def _start(self, launch: CommandLaunch, within: float) -> Running:
         path = self._sockets / f"s{next(self._numbers)}"
         return await BridgedWorker.open_at(path, self._spawn, launch, self._keep)
 

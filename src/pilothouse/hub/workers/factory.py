@@ -24,7 +24,7 @@ from pilothouse.hub.workers.command import CommandKind, HttpCommand, StdioComman
 from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.hub.workers.playwright import PlaywrightMcp
 from pilothouse.hub.workers.pool import Pool
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine import processes
 from pilothouse.machine.child import start_child
 from pilothouse.machine.chromium.finder import find_browser, needs_no_sandbox
@@ -152,6 +152,6 @@ def _playwright(settings: Settings, spawn: Spawn, folder: str, run_folder: Path)
     return PlaywrightMcp(spawn, env, run_folder, folder=folder, flags=flags, browser=browser)
 
 
-def _launch(settings: Settings, argv: tuple[str, ...], record: SessionRecord) -> Launch:
+def _launch(settings: Settings, argv: tuple[str, ...], record: SessionRecord) -> CommandLaunch:
     env = worker_environment(os.environ, settings.worker_env)
-    return Launch(argv, Path(record.cwd) if record.cwd else Path.cwd(), env)
+    return CommandLaunch(argv, Path(record.cwd) if record.cwd else Path.cwd(), env)

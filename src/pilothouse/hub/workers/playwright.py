@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.hub.workers import StartFailed, can_be_temp
 from pilothouse.hub.workers.command import HttpCommand
-from pilothouse.hub.workers.spawned import Launch
+from pilothouse.hub.workers.spawned import CommandLaunch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ class PlaywrightMcp(HttpCommand):
                 self._trouble = str(failed)
                 raise
 
-    def _launch_for(self, record: SessionRecord) -> Launch:
+    def _launch_for(self, record: SessionRecord) -> CommandLaunch:
         assert self._script is not None
         private = Path(tempfile.mkdtemp(prefix="playwright-", dir=self._run_folder))
         browser = self._browser()
@@ -78,7 +78,7 @@ class PlaywrightMcp(HttpCommand):
         # The profile of a browser that was killed goes with the folder.
         temp = {"TMPDIR": str(private)} if can_be_temp(private) else {}
         env = {**self._env, **temp}
-        return Launch(argv, cwd, env, lambda: shutil.rmtree(private, ignore_errors=True))
+        return CommandLaunch(argv, cwd, env, lambda: shutil.rmtree(private, ignore_errors=True))
 
     async def _find(self) -> Path:
         """The script to run: never through npx, which starts a shell that it does not end."""

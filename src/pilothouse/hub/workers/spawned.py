@@ -26,7 +26,7 @@ KEPT_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class CommandLaunch:
     """A command that is to be started."""
 
     argv: Sequence[str]
@@ -68,7 +68,7 @@ class SpawnedWorker:
 
     address: Upstream
 
-    def __init__(self, process: Process, said: Said, launch: Launch) -> None:
+    def __init__(self, process: Process, said: Said, launch: CommandLaunch) -> None:
         self.pid = process.pid
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.process = process
@@ -80,7 +80,7 @@ class SpawnedWorker:
 
     @classmethod
     async def open(
-        cls, spawn: Spawn, launch: Launch, said: Said, keep: Keep, *, stdio: bool = False
+        cls, spawn: Spawn, launch: CommandLaunch, said: Said, keep: Keep, *, stdio: bool = False
     ) -> Self:
         """Start it; with `stdio`, its standard input and output are left to the caller.
 

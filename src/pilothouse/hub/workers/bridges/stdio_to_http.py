@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.hub.workers.bridges.stdio_pipe import Message
-    from pilothouse.hub.workers.spawned import Keep, Launch
+    from pilothouse.hub.workers.spawned import CommandLaunch, Keep
     from pilothouse.machine.spawn import Reader, Spawn
 
 SESSION = "mcp-session-id"
@@ -168,7 +168,7 @@ class BridgedWorker(SpawnedWorker):
     _more: Callable[[], Awaitable[Talk]]
 
     @classmethod
-    async def open_at(cls, path: Path, spawn: Spawn, launch: Launch, keep: Keep) -> Self:
+    async def open_at(cls, path: Path, spawn: Spawn, launch: CommandLaunch, keep: Keep) -> Self:
         """Raises StartFailed."""
         said = Said()
         worker = await cls.open(spawn, launch, said, keep, stdio=True)
