@@ -70,7 +70,7 @@ class PoolEntry:
         return self.worker is not None and not self.leases
 
 
-class Lease:
+class PoolLease:
     """Keeps a worker for as long as its block lasts."""
 
     def __init__(self, pool: Pool, entry: PoolEntry, worker: Running) -> None:
@@ -127,7 +127,7 @@ class Pool:
 
     # What is asked of it
 
-    async def get(self, key: Key, record: SessionRecord) -> Lease:
+    async def get(self, key: Key, record: SessionRecord) -> PoolLease:
         """The key's worker, started if there is none, and busy from now on.
 
         Raises:
@@ -145,7 +145,7 @@ class Pool:
                 self._release(entry)
                 raise
             if worker is not None and self._is_current(entry):
-                return Lease(self, entry, worker)
+                return PoolLease(self, entry, worker)
             self._release(entry)
             if entry.is_over:
                 raise SessionUnknown
