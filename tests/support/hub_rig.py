@@ -8,7 +8,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.machine import processes
 from tests.support.listener_rig import listen
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def hub(
     kind: Kind,
-    limits: Limits | None = None,
+    limits: WorkerLimits | None = None,
     template: Template | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Rig[Pool]]:
     """Until the block ends, and then until its workers have ended too."""
-    pool = Pool(kind, limits or Limits(), clock, processes.memory)
+    pool = Pool(kind, limits or WorkerLimits(), clock, processes.memory)
     running = asyncio.create_task(pool.run())
     try:
         async with listen(pool, template or await kind.template()) as rig:

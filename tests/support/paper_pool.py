@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.workers import StartFailed, Use
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.pool import Pool
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ class PaperKind:
 class Rig:
     """A pool, its clock, and what it was told to weigh."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: WorkerLimits | None = None) -> None:
         self.now = 1000.0
         self.kind = PaperKind()
         self.sizes: dict[int, int] = {}
         self.running: set[int] = set()
         self.pool = Pool(
             self.kind,
-            limits or Limits(),
+            limits or WorkerLimits(),
             lambda: self.now,
             self.measure,
             on_start=self.running.add,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers.builtin import Builtin
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.leftovers import Leftovers, sweep
 from pilothouse.hub.workers.pool import Pool
@@ -58,7 +58,7 @@ async def main(sockets: Path, journals: Path) -> None:
     pools = [
         Pool(
             kind,
-            Limits(idle_s=0.1, grace_s=0.1, start_s=60),
+            WorkerLimits(idle_s=0.1, grace_s=0.1, start_s=60),
             time.monotonic,
             processes.memory,
             on_start=journal.add,

@@ -59,7 +59,7 @@ class Runtime:
     log: Log
     clock: Clock
     started_at: float
-    limits: Limits
+    limits: CallLimits
     debug_ports: DebugPorts
     """Of all e2e sessions that are open."""
     listeners: Listeners
@@ -144,7 +144,7 @@ class Runtime:
         return whole.served(self.selection)
 
 
-class Limits:
+class CallLimits:
     """How often a principal may call; off unless production or asked for."""
 
     def __init__(self, settings: Settings) -> None:
@@ -258,7 +258,7 @@ async def open_runtime(
             log=log,
             clock=clock,
             started_at=clock(),
-            limits=Limits(settings),
+            limits=CallLimits(settings),
             debug_ports=debug_ports,
             listeners=listeners,
             shared=common,

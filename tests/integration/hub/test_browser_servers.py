@@ -17,7 +17,7 @@ import pytest
 from mcp.client import Client
 
 from pilothouse.hub.notices import RESET
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from tests.support.hub_rig import hub
 from tests.support.listener_rig import call
 from tests.support.living import living
@@ -86,7 +86,7 @@ async def test_two_at_once_have_a_process_each_and_never_see_the_other_s_page(
         await text_of(client, NAVIGATE[peer], url=page(name), **WHERE[peer])
         return [await text_of(client, SNAPSHOT[peer], **WHERE[peer]) for _ in range(LOOKS)]
 
-    async with hub(kind, Limits(start_s=GUARD_S)) as rig, client_of(rig) as one:
+    async with hub(kind, WorkerLimits(start_s=GUARD_S)) as rig, client_of(rig) as one:
         async with client_of(rig, "auto") as other:
             for client in (one, other):
                 names = {tool.name for tool in (await client.list_tools()).tools}
@@ -134,7 +134,7 @@ async def test_who_falls_silent_loses_its_processes_but_not_its_session(
 ) -> None:
     away_s = 0.0
     clock = time.monotonic if IS_SOAK else lambda: time.monotonic() + away_s
-    limits = Limits(idle_s=IDLE_S, start_s=GUARD_S)
+    limits = WorkerLimits(idle_s=IDLE_S, start_s=GUARD_S)
     async with hub(kind, limits, clock=clock) as rig:
         client = await rig.connect()
         ours = f"Mcp-Session-Id: {await client.initialize()}"

@@ -17,7 +17,7 @@ import pytest
 
 from pilothouse.hub.mcp.template import builtin_template
 from pilothouse.hub.notices import LOST, RESET
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.server.groups import MANIFEST
 from tests.support.forking import PRODUCT, forking
 from tests.support.hub_rig import hub
@@ -40,12 +40,14 @@ SIDE_BY_SIDE = 4
 AT_ONCE = 100
 """Clients that initialize in the same moment."""
 GUARD_S = 60.0
-NOW = Limits(idle_s=0.0, start_s=GUARD_S)
+NOW = WorkerLimits(idle_s=0.0, start_s=GUARD_S)
 """Whoever is idle has been so for too long."""
 
 
 @asynccontextmanager
-async def product(sockets: Path, mark: str, home: Path, limits: Limits) -> AsyncIterator[Rig[Pool]]:
+async def product(
+    sockets: Path, mark: str, home: Path, limits: WorkerLimits
+) -> AsyncIterator[Rig[Pool]]:
     """A hub with our own server as its workers. What it culls, the test decides."""
     async with forking(sockets, mark, PRODUCT, home=str(home)) as kind:
         await kind.prepare()
@@ -91,7 +93,7 @@ def is_served(got: Got) -> bool:
 async def test_a_hundred_who_initialize_at_once_get_a_session_each_and_start_nothing(
     sockets: Path, mark: str, tmp_path: Path
 ) -> None:
-    async with product(sockets, mark, tmp_path, Limits()) as rig:
+    async with product(sockets, mark, tmp_path, WorkerLimits()) as rig:
         alive = len(living(mark))
         clients = await asyncio.gather(*(rig.connect() for _ in range(AT_ONCE)))
         for client in clients:
@@ -152,7 +154,7 @@ async def test_a_call_that_meets_the_end_of_its_session_is_served_or_not_found(
 async def test_whoever_s_worker_is_killed_is_told_so_and_served_again(
     sockets: Path, mark: str, tmp_path: Path
 ) -> None:
-    async with product(sockets, mark, tmp_path, Limits(start_s=GUARD_S)) as rig:
+    async with product(sockets, mark, tmp_path, WorkerLimits(start_s=GUARD_S)) as rig:
 
         async def suffer(seed: int) -> None:
             chance = random.Random(seed)
@@ -198,7 +200,7 @@ async def _after(delay: float, act: Any) -> Any:
 async def test_2026_callers_of_one_worker_at_once_start_it_once(
     sockets: Path, mark: str, tmp_path: Path
 ) -> None:
-    async with product(sockets, mark, tmp_path, Limits(start_s=GUARD_S)) as rig:
+    async with product(sockets, mark, tmp_path, WorkerLimits(start_s=GUARD_S)) as rig:
         clients = await asyncio.gather(*(rig.connect() for _ in range(20)))
         message, fields = modern(call("status"))
         for number, client in enumerate(clients):

@@ -18,7 +18,7 @@ from pilothouse.hub.ports import Upstream
 from pilothouse.hub.sessions.registry import MemoryRegistry
 from pilothouse.hub.state import Hub
 from pilothouse.hub.workers import command
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.pool import Pool
 from pilothouse.hub.workers.spawned import CommandLaunch
@@ -70,7 +70,7 @@ class Starts:
 @asynccontextmanager
 async def served(kind: CommandKind) -> AsyncIterator[httpx.AsyncClient]:
     """Serve a hub of these workers; the client asks it."""
-    pool = Pool(kind, Limits(), time.monotonic, processes.memory)
+    pool = Pool(kind, WorkerLimits(), time.monotonic, processes.memory)
     hub = Hub(
         registry=MemoryRegistry(time.time),
         pool=pool,

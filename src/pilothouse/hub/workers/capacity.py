@@ -18,7 +18,7 @@ NEW_WORKER_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """How much may run, and for how long."""
 
     workers: int = 200
@@ -43,7 +43,7 @@ class Claimant(Protocol):
 class Room:
     """The places of all workers."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: WorkerLimits) -> None:
         self._limits = limits
         self._claimants: set[Claimant] = set()
         self._queue: dict[Claimant, asyncio.Future[None]] = {}

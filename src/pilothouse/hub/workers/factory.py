@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pilothouse.core.child_env import check_named, own_environment, worker_environment
 from pilothouse.core.settings import packed
 from pilothouse.hub.workers.builtin import Builtin
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.choice import parse_choice
 from pilothouse.hub.workers.command import CommandKind, HttpCommand, StdioCommand
 from pilothouse.hub.workers.leftovers import Leftovers, sweep
@@ -113,9 +113,9 @@ async def open_pool(
         journal.close()
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> WorkerLimits:
     whole = processes.machine_memory()
-    return Limits(
+    return WorkerLimits(
         workers=settings.max_workers,
         memory=settings.max_memory << 20 or int(whole * SHARE_OF_MEMORY),
         idle_s=settings.worker_idle,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pilothouse.hub.model import Key, SessionRecord
     from pilothouse.hub.workers import Kind, Running
-    from pilothouse.hub.workers.capacity import Limits
+    from pilothouse.hub.workers.capacity import WorkerLimits
 
     type Measure = Callable[[Iterable[int]], Awaitable[Mapping[int, int]]]
     """Bytes by pid, each with all that runs below it."""
@@ -97,7 +97,7 @@ class Pool:
     def __init__(
         self,
         kind: Kind,
-        limits: Limits,
+        limits: WorkerLimits,
         clock: Callable[[], float],
         measure: Measure,
         *,

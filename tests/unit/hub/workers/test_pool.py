@@ -11,7 +11,7 @@ from pilothouse.hub.model import (
     WorkerStartFailed,
 )
 from pilothouse.hub.workers import Use
-from pilothouse.hub.workers.capacity import Limits
+from pilothouse.hub.workers.capacity import WorkerLimits
 from pilothouse.hub.workers.pool import SETTLED_S
 from tests.support.paper_pool import PaperWorker, Rig, key
 from tests.support.rounds import ROUNDS
@@ -162,7 +162,7 @@ async def test_a_session_that_was_ended_leaves_nothing_to_tell() -> None:
 
 
 async def test_an_idle_worker_ends_when_its_time_is_over_and_not_before() -> None:
-    rig = Rig(Limits(idle_s=60))
+    rig = Rig(WorkerLimits(idle_s=60))
     worker = await rig.call()
     rig.now += 59.9
     await rig.pool.cull()
@@ -176,7 +176,7 @@ async def test_an_idle_worker_ends_when_its_time_is_over_and_not_before() -> Non
 
 
 async def test_a_call_that_runs_longer_than_the_limit_keeps_its_worker() -> None:
-    rig = Rig(Limits(idle_s=60))
+    rig = Rig(WorkerLimits(idle_s=60))
     async with await rig.get() as lease:
         rig.now += 600
         await rig.pool.cull()
@@ -187,7 +187,7 @@ async def test_a_call_that_runs_longer_than_the_limit_keeps_its_worker() -> None
 
 
 async def test_a_worker_that_holds_something_is_kept_and_its_time_begins_anew() -> None:
-    rig = Rig(Limits(idle_s=60))
+    rig = Rig(WorkerLimits(idle_s=60))
     worker = await rig.call()
     worker.is_used = Use.HOLDING
     rig.now += 60
@@ -202,7 +202,7 @@ async def test_a_worker_that_holds_something_is_kept_and_its_time_begins_anew() 
 
 
 async def test_a_call_gets_a_new_worker_while_the_old_one_takes_its_time_to_end() -> None:
-    rig = Rig(Limits(idle_s=60))
+    rig = Rig(WorkerLimits(idle_s=60))
     old = await rig.call()
     old.may_end.clear()
     rig.now += 60
@@ -219,7 +219,7 @@ async def test_a_call_gets_a_new_worker_while_the_old_one_takes_its_time_to_end(
 async def test_a_call_that_races_the_cull_is_always_served() -> None:
     for seed in range(200 * ROUNDS):
         chance = random.Random(seed)
-        rig = Rig(Limits(idle_s=1))
+        rig = Rig(WorkerLimits(idle_s=1))
         await rig.call()
         rig.now += 1
 

@@ -12,7 +12,7 @@ from pilothouse.hub.model import (
     WorkerStartFailed,
 )
 from pilothouse.hub.workers import Use
-from pilothouse.hub.workers.capacity import NEW_WORKER_BYTES, QUEUE, Limits
+from pilothouse.hub.workers.capacity import NEW_WORKER_BYTES, QUEUE, WorkerLimits
 from pilothouse.hub.workers.pool import EVICT_GRACE_S
 from tests.support.paper_pool import GUARD_S, Rig, key
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_longest_unused_worker_makes_room_for_a_new_one() -> None:
-    rig = Rig(Limits(workers=3))
+    rig = Rig(WorkerLimits(workers=3))
     for name in "abc":
         await rig.call(name)
         rig.now += 1
@@ -36,7 +36,7 @@ async def test_the_longest_unused_worker_makes_room_for_a_new_one() -> None:
 
 
 async def test_a_worker_that_holds_something_does_not_make_room() -> None:
-    rig = Rig(Limits(workers=2))
+    rig = Rig(WorkerLimits(workers=2))
     (await rig.call("a")).is_used = Use.HOLDING
     await rig.call("b")
     await rig.call("c")
@@ -45,7 +45,7 @@ async def test_a_worker_that_holds_something_does_not_make_room() -> None:
 
 
 async def test_one_that_was_called_lately_makes_room_if_nobody_else_does() -> None:
-    rig = Rig(Limits(workers=2))
+    rig = Rig(WorkerLimits(workers=2))
     (await rig.call("a")).is_used = Use.LATELY
     await rig.call("b")
     (await rig.call("c")).is_used = Use.HOLDING
@@ -55,7 +55,7 @@ async def test_one_that_was_called_lately_makes_room_if_nobody_else_does() -> No
 
 
 async def test_ten_wait_in_their_order_and_the_eleventh_is_told_when_to_come_again() -> None:
-    rig = Rig(Limits(workers=1))
+    rig = Rig(WorkerLimits(workers=1))
     served: list[str] = []
 
     async def call(name: str) -> None:
@@ -78,7 +78,7 @@ async def test_ten_wait_in_their_order_and_the_eleventh_is_told_when_to_come_aga
 
 
 async def test_one_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
-    rig = Rig(Limits(workers=1, queue_s=0.05))
+    rig = Rig(WorkerLimits(workers=1, queue_s=0.05))
     async with await rig.get("holder"):
         with pytest.raises(TooBusy, match=r"none got free in 0\.05 s"):
             await rig.call("b")
@@ -87,7 +87,7 @@ async def test_one_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> N
 
 
 async def test_one_who_leaves_the_queue_makes_room_in_it() -> None:
-    rig = Rig(Limits(workers=1))
+    rig = Rig(WorkerLimits(workers=1))
     async with await rig.get("holder"):
         waiting = asyncio.create_task(rig.call("b"))
         await rig.settle()
@@ -99,7 +99,7 @@ async def test_one_who_leaves_the_queue_makes_room_in_it() -> None:
 
 
 async def test_one_who_comes_as_another_gives_up_is_served() -> None:
-    rig = Rig(Limits(workers=1))
+    rig = Rig(WorkerLimits(workers=1))
     holder = await rig.get("holder")
     gave_up = asyncio.create_task(rig.call("b"))
     await rig.settle()
@@ -112,7 +112,7 @@ async def test_one_who_comes_as_another_gives_up_is_served() -> None:
 
 
 async def test_too_much_memory_ends_idle_workers_the_longest_unused_first() -> None:
-    rig = Rig(Limits(memory=1 << 30))
+    rig = Rig(WorkerLimits(memory=1 << 30))
     for name in "abcd":
         rig.sizes[(await rig.call(name)).pid] = 300 << 20
     await rig.pool.weigh()
@@ -121,7 +121,7 @@ async def test_too_much_memory_ends_idle_workers_the_longest_unused_first() -> N
 
 
 async def test_too_much_memory_ends_nobody_who_is_busy() -> None:
-    rig = Rig(Limits(memory=1 << 30))
+    rig = Rig(WorkerLimits(memory=1 << 30))
     leases = [await rig.get(name) for name in "ab"]
     rig.sizes = {lease.worker.pid: 1 << 30 for lease in leases}
     await rig.pool.weigh()
@@ -130,7 +130,7 @@ async def test_too_much_memory_ends_nobody_who_is_busy() -> None:
 
 
 async def test_without_memory_a_call_waits_until_some_is_free() -> None:
-    rig = Rig(Limits(memory=2 * NEW_WORKER_BYTES))
+    rig = Rig(WorkerLimits(memory=2 * NEW_WORKER_BYTES))
     big = await rig.get("big")
     rig.sizes[big.worker.pid] = 2 * NEW_WORKER_BYTES
     await rig.pool.weigh()
@@ -143,7 +143,7 @@ async def test_without_memory_a_call_waits_until_some_is_free() -> None:
 
 
 async def test_one_worker_is_let_in_however_small_the_memory() -> None:
-    rig = Rig(Limits(memory=1))
+    rig = Rig(WorkerLimits(memory=1))
     assert await rig.call() in rig.kind.alive
 
 
@@ -164,7 +164,7 @@ async def test_a_session_that_ends_while_its_worker_starts_is_unknown_to_who_wai
 
 
 async def test_a_session_that_ends_in_the_queue_is_unknown_to_who_waits() -> None:
-    rig = Rig(Limits(workers=1))
+    rig = Rig(WorkerLimits(workers=1))
     async with await rig.get("holder"):
         waiting = asyncio.create_task(rig.call("b"))
         await rig.settle()
@@ -185,7 +185,7 @@ async def test_a_worker_that_dies_under_a_call_is_replaced_for_the_next() -> Non
 
 
 async def test_closing_ends_all_and_refuses_whoever_comes() -> None:
-    rig = Rig(Limits(workers=3))
+    rig = Rig(WorkerLimits(workers=3))
     await rig.call("a")
     async with await rig.get("b"):
         rig.kind.may_start.clear()
