@@ -63,10 +63,10 @@ class Served(Protocol):
         """The connection has ended."""
 
 
-class Line(asyncio.Protocol):
+class RpcConnection(asyncio.Protocol):
     """One end of a connection."""
 
-    def __init__(self, serve: Callable[[Line], Served], report: Report) -> None:
+    def __init__(self, serve: Callable[[RpcConnection], Served], report: Report) -> None:
         self._served = serve(self)
         self._report = report
         self._assembler = Assembler()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pilothouse.ipc.local_socket import listen_at, peer_uid
-from pilothouse.ipc.rpc import Line
+from pilothouse.ipc.rpc import RpcConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ LEAVE_S = 5.0
 
 @asynccontextmanager
 async def serve_rpc(
-    path: Path, serve: Callable[[Line], Served], report: Report
+    path: Path, serve: Callable[[RpcConnection], Served], report: Report
 ) -> AsyncIterator[None]:
     """Take connections of this user until the block ends; each is served by what `serve` makes.
 
@@ -47,11 +47,11 @@ async def serve_rpc(
             await asyncio.wait(settled, timeout=LEAVE_S)
 
 
-class _ServedLine(Line):
+class _ServedLine(RpcConnection):
     """A worker's connection."""
 
     def __init__(
-        self, serve: Callable[[Line], Served], report: Report, lines: set[_ServedLine]
+        self, serve: Callable[[RpcConnection], Served], report: Report, lines: set[_ServedLine]
     ) -> None:
         super().__init__(serve, report)
         self._lines = lines

@@ -185,7 +185,7 @@ def widen(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, WIDE)
 
 
-class Line(End):
+class UnixSocketEnd(End):
     """A connection to a unix socket."""
 
     def __init__(self, link: socket.socket) -> None:

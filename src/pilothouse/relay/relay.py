@@ -25,7 +25,7 @@ from pilothouse.hub.control.protocol import ControlProtocolError, Lines, said
 from pilothouse.hub.http.replies import error_text
 from pilothouse.hub.notices import RESET
 from pilothouse.ipc.lines import Splitter
-from pilothouse.relay.descriptors import End, Inflow, Line, LogEnd, read
+from pilothouse.relay.descriptors import End, Inflow, LogEnd, UnixSocketEnd, read
 from pilothouse.relay.in_flight import (
     INTERNAL_ERROR,
     Flight,
@@ -116,7 +116,7 @@ class Relay:
         self._patience_s = patience_s
         self._given_up_at = 0.0
 
-        self._hub: Line | None = None
+        self._hub: UnixSocketEnd | None = None
         self._from_hub = Lines()
         self._is_welcome = False
         self._is_asked = False
@@ -124,7 +124,7 @@ class Relay:
         self._failures = 0
         self._retry_at: float | None = None
 
-        self._worker: Line | None = None
+        self._worker: UnixSocketEnd | None = None
         self._from_worker: Inflow | None = None
         self._flight = Flight()
         self._had_worker = False
@@ -308,7 +308,7 @@ class Relay:
         if link is None:
             self._search = search
             return False
-        self._hub, self._from_hub = Line(link), Lines()
+        self._hub, self._from_hub = UnixSocketEnd(link), Lines()
         self._is_welcome = self._is_asked = False
         with suppress(OSError):
             self._hub.send(self._hello.line()[:-1])
@@ -389,7 +389,7 @@ class Relay:
             link.close()
             self._try_again("the worker ended before it could be reached")
             return
-        self._worker, self._flight = Line(link), Flight()
+        self._worker, self._flight = UnixSocketEnd(link), Flight()
         self._from_worker = Inflow(self._worker.fd)
         self._owes_notice = self._had_worker or fresh
         self._had_worker = True

@@ -16,8 +16,8 @@ from pilothouse.core.timeline.attribution import (
     AT_ONCE_MS,
     SETTLE_MS,
     SOON_MS,
-    Line,
     LoggedRequest,
+    LogLine,
     LogOwners,
     is_background,
     paths_in,
@@ -203,13 +203,13 @@ def _began(item: TimelineItem, step: TimelineItem) -> str:
 
 def _server_lines(view: _View) -> Iterator[Link]:
     after: dict[str, TimelineItem] = {}
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     for item in reversed(view.lines):
         log = f"{item.session} {item.text.partition(':')[0]}"
         following = after.get(log)
         is_next = following is not None and following.at - item.ended <= AT_ONCE_MS
         said = following.line if following is not None and is_next else ""
-        lines.append(Line(item.line, item.at, item.level == "error", said, item.session))
+        lines.append(LogLine(item.line, item.at, item.level == "error", said, item.session))
         after[log] = item
     lines.reverse()
     for item, owner in zip(view.lines, view.owners().find(lines), strict=True):

@@ -18,7 +18,7 @@ from pilothouse.core.hub_port import HubLost
 from pilothouse.hub.services.client import ServiceLink
 from pilothouse.ipc import unix
 from pilothouse.ipc.frames import BadFrame
-from pilothouse.ipc.rpc import MOST_UNREAD, Line, LineLost, ServiceBroke
+from pilothouse.ipc.rpc import MOST_UNREAD, LineLost, RpcConnection, ServiceBroke
 from pilothouse.ipc.unix import serve_rpc
 from tests.support.until import until
 
@@ -84,14 +84,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def lines() -> AsyncIterator[tuple[Line, Desk, Line, Desk, list[str]]]:
+async def lines() -> AsyncIterator[tuple[RpcConnection, Desk, RpcConnection, Desk, list[str]]]:
     """Two ends, each with its desk, and what was reported."""
     loop = asyncio.get_running_loop()
     reported: list[str] = []
     ends: list[Any] = []
     for half in socket.socketpair():
         desk = Desk()
-        line = Line(lambda _, desk=desk: desk, lambda do, error: reported.append(do))  # type: ignore[misc]
+        line = RpcConnection(lambda _, desk=desk: desk, lambda do, error: reported.append(do))  # type: ignore[misc]
         await loop.create_unix_connection(lambda line=line: line, sock=half)  # type: ignore[misc]
         ends += [line, desk]
     try:
@@ -188,7 +188,7 @@ async def test_one_who_reads_nothing_is_given_up() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         desk = Desk()
-        line = Line(lambda _: desk, lambda do, error: None)
+        line = RpcConnection(lambda _: desk, lambda do, error: None)
         await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
         told = {"text": "x" * 100_000}
         for _ in range(2 * MOST_UNREAD // 100_000):
@@ -223,7 +223,7 @@ async def test_garbage_ends_the_connection_and_nothing_else(case: str) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         desk, reported = Desk(), list[tuple[str, type]]()
-        line = Line(lambda _: desk, lambda do, error: reported.append((do, type(error))))
+        line = RpcConnection(lambda _: desk, lambda do, error: reported.append((do, type(error))))
         await asyncio.get_running_loop().create_unix_connection(lambda: line, sock=ours)
         theirs.send(GARBAGE[case])
         await until(lambda: desk.is_lost)
@@ -247,7 +247,7 @@ async def test_a_link_joins_learns_and_says_when_it_is_lost(sockets: Path) -> No
     mirror, link = Mirror(), ServiceLink("agent", lambda do, error: None)
     desks: list[Desk] = []
 
-    def serve(line: Line) -> Desk:
+    def serve(line: RpcConnection) -> Desk:
         desks.append(Desk())
         return desks[-1]
 

@@ -136,7 +136,7 @@ class LoggedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """What a server wrote: one line, or several that belong together."""
 
     text: str
@@ -181,7 +181,7 @@ class LogOwners:
         for id in request.ids:
             self._by_id.setdefault(id, []).append(request)
 
-    def find(self, lines: Sequence[Line]) -> list[Owner | None]:
+    def find(self, lines: Sequence[LogLine]) -> list[Owner | None]:
         """Return the owner of each line, as far as it is known. A request about which an error is
         known, or whose path is known by other errors, is not guessed to have led to this one."""
         found = [self._of_id(line) or self._of_path(line) for line in lines]
@@ -200,7 +200,7 @@ class LogOwners:
         ]
 
     def _said_of(
-        self, lines: Sequence[Line], owners: Sequence[Owner | None]
+        self, lines: Sequence[LogLine], owners: Sequence[Owner | None]
     ) -> dict[str, Counter[str]]:
         """Path → the errors that are known of it, and how often."""
         says: dict[str, Counter[str]] = {}
@@ -210,12 +210,12 @@ class LogOwners:
                 said[_without_numbers(line.text)] += 1
         return says
 
-    def _is_rare(self, line: Line, owner: Owner, says: Mapping[str, Counter[str]]) -> bool:
+    def _is_rare(self, line: LogLine, owner: Owner, says: Mapping[str, Counter[str]]) -> bool:
         """Whether its path is known rather by another error: then lines of two requests mixed."""
         said = says[self._paths[owner.key]]
         return said[_without_numbers(line.text)] < max(said.values())
 
-    def _of_id(self, line: Line) -> Owner | None:
+    def _of_id(self, line: LogLine) -> Owner | None:
         for id in ids_in(line.text):
             owners = self._by_id.get(id, [])
             requests = [one for one in owners if not one.key.startswith("packet:")] or owners
@@ -228,7 +228,7 @@ class LogOwners:
                 return Owner(newest.key, "time", why, len(under_way) - 1)
         return None
 
-    def _of_path(self, line: Line) -> Owner | None:
+    def _of_path(self, line: LogLine) -> Owner | None:
         if found := self._named(line, line.text):
             return _by_path(line, found, "path", "names")
         found = self._named(line, line.following) if line.is_error else []
@@ -239,7 +239,7 @@ class LogOwners:
             )
         return None
 
-    def _named(self, line: Line, text: str) -> list[LoggedRequest]:
+    def _named(self, line: LogLine, text: str) -> list[LoggedRequest]:
         return [
             request
             for path in paths_in(text)
@@ -247,7 +247,7 @@ class LogOwners:
             if request.spans(line.at, LATE_MS) and _is_of_one_session(request, line)
         ]
 
-    def _under_way(self, line: Line) -> list[LoggedRequest]:
+    def _under_way(self, line: LogLine) -> list[LoggedRequest]:
         """The requests that failed and were under way when a line was written."""
         return [
             request
@@ -256,7 +256,7 @@ class LogOwners:
         ]
 
     def _of_time(
-        self, line: Line, taken: Collection[str], says: Mapping[str, Counter[str]]
+        self, line: LogLine, taken: Collection[str], says: Mapping[str, Counter[str]]
     ) -> Owner | None:
         """An error that was written while a request was under way that failed."""
         found = self._under_way(line) if line.is_error else []
@@ -271,12 +271,12 @@ class LogOwners:
         return Owner(nearest.key, "time", why, len({one.path for one in found}) - 1)
 
 
-def _by_path(line: Line, found: Sequence[LoggedRequest], way: Way, verb: str) -> Owner:
+def _by_path(line: LogLine, found: Sequence[LoggedRequest], way: Way, verb: str) -> Owner:
     nearest = min(found, key=lambda request: _distance(request.ended, line.at))
     return Owner(nearest.key, way, f"the line {verb} its path, {_when(line.at, nearest)}")
 
 
-def _is_of_one_session(request: LoggedRequest, line: Line) -> bool:
+def _is_of_one_session(request: LoggedRequest, line: LogLine) -> bool:
     return not line.session or not request.session or request.session == line.session
 
 

@@ -12,7 +12,7 @@ from pilothouse.e2e.browser.elements.selectors import as_code, literal
 from pilothouse.e2e.browser.errors import ref_of
 from pilothouse.e2e.export.source_code import (
     ACTION_MS,
-    Line,
+    StepSource,
     Values,
     came_later,
     click,
@@ -100,7 +100,7 @@ class _Writer:
         self._opened = opened
         self._is_secret = is_secret
         self._values = Values(is_secret)
-        self._lines: list[Line] = []
+        self._lines: list[StepSource] = []
         self._urls: dict[str, str] = {}
         self._pages: dict[str, str] = {}
         self._left_out: list[str] = []
@@ -132,7 +132,7 @@ class _Writer:
         if not step.ok and not self._fails_at:
             self._fails_at = f"step {step.number}, {step.tool}"
         if code:
-            self._lines.append(Line(step.tab, code, step.began_at, acts, page))
+            self._lines.append(StepSource(step.tab, code, step.began_at, acts, page))
             if acts:
                 self._unrepeated.discard(step.tab)
             if step.ok:
@@ -166,7 +166,7 @@ class _Writer:
                 line.around.append(f"{self._page(opener)}.expect_popup() as {page}_opened")
                 line.after.insert(0, f"{page} = {page}_opened.value")
                 return
-        self._lines.append(Line("", [f"{page} = page.context.new_page()"], at, acts=False))
+        self._lines.append(StepSource("", [f"{page} = page.context.new_page()"], at, acts=False))
 
     def _wait_for_page(self, step: Step, page: str) -> None:
         """The address that the step led to, if it led to another one."""
@@ -335,7 +335,7 @@ class _Writer:
         frame = frame_of(code) if is_locator(code) else ""
         return f"{page}.{frame}get_by_text({self._values.value(step.args[name], 'text')}).first"
 
-    def _last_act(self, step: Step) -> Line:
+    def _last_act(self, step: Step) -> StepSource:
         """The line that brought about what this step waited for or answered."""
         if step.tab in self._unrepeated:
             raise _NotRepeatable("the step that brought it about is left out")

@@ -26,7 +26,7 @@ _ID_SEGMENT = re.compile(r"\d+|[0-9a-fA-F-]{8,}|(?=[^/]*\d)[\w-]{16,}")
 
 
 @dataclass(slots=True)
-class Line:
+class StepSource:
     """One step: its statements, what must stand before, around and after them."""
 
     tab: str

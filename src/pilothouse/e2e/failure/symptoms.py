@@ -16,8 +16,8 @@ from pilothouse.core.timeline.attribution import (
     AT_ONCE_MS,
     NAVIGATING,
     TRACEBACK,
-    Line,
     LoggedRequest,
+    LogLine,
     LogOwners,
     continues,
     is_background,
@@ -89,7 +89,7 @@ class Complaint:
 
     text: str
     """Of a stack trace, the line that names the error."""
-    line: Line
+    line: LogLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def complaints(written: Iterable[ServerLogged]) -> list[Complaint]:
         newest[log] = block = [event.at, event.at, event.line, ""]
         blocks.append(block)
     return [
-        Complaint(_main_line(text), Line(text, at, True, following))
+        Complaint(_main_line(text), LogLine(text, at, True, following))
         for at, _, text, following in blocks
         if _is_error(text)
     ]
@@ -162,7 +162,7 @@ def untimed(lines: Iterable[str]) -> list[Complaint]:
         else:
             blocks.append(line)
     return [
-        Complaint(_main_line(text), Line(text, None, True)) for text in blocks if _is_error(text)
+        Complaint(_main_line(text), LogLine(text, None, True)) for text in blocks if _is_error(text)
     ]
 
 

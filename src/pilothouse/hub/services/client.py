@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pilothouse.core.hub_port import HubLost
-from pilothouse.ipc.rpc import Line, LineLost
+from pilothouse.ipc.rpc import LineLost, RpcConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,7 +60,7 @@ class ServiceLink:
             hint=NEXT_STEP,
         )
         self._report = report
-        self._line: Line | None = None
+        self._line: RpcConnection | None = None
         self._listening: dict[str, list[Hear]] = {}
         self.show: Show | None = None
 
@@ -70,7 +70,7 @@ class ServiceLink:
         Raises:
             OSError, ServiceBroke: there is none, or it does not answer as it should.
         """
-        line = Line(lambda _: _Ears(self, mirror), self._report)
+        line = RpcConnection(lambda _: _Ears(self, mirror), self._report)
         try:
             async with asyncio.timeout(JOIN_S):
                 await asyncio.get_running_loop().create_unix_connection(lambda: line, path)
@@ -114,7 +114,7 @@ class ServiceLink:
         listening.append(hear)
         return lambda: listening.remove(hear)
 
-    def _joined(self) -> Line:
+    def _joined(self) -> RpcConnection:
         if self.lost is not None or self._line is None:
             raise self.lost or _lost("it was never made")
         return self._line

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pilothouse.bookmarks.hub_server import ServedLink
     from pilothouse.intercept.hub_server import ServedProxy
-    from pilothouse.ipc.rpc import Line
+    from pilothouse.ipc.rpc import RpcConnection
     from pilothouse.server.metrics import Taken, Tally
     from pilothouse.server.runtime import Runtime
 
@@ -131,7 +131,7 @@ class Services:
 class WorkerPeer:
     """One worker: implements `Served`."""
 
-    def __init__(self, services: Services, line: Line) -> None:
+    def __init__(self, services: Services, line: RpcConnection) -> None:
         self.session = ""
         self.listeners: frozenset[int] = frozenset()
         self._services = services

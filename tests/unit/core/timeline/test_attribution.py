@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pilothouse.core.timeline.attribution import (
-    Line,
     LoggedRequest,
+    LogLine,
     LogOwners,
     continues,
     is_background,
@@ -21,45 +21,45 @@ def asked(path: str, at: float, answered: float, *, ids: tuple[str, ...] = ()) -
     return LoggedRequest(f"{path}@{at:g}", path, at, answered, answered, True, frozenset(ids))
 
 
-def owners(requests: list[LoggedRequest], *lines: Line) -> list[str]:
+def owners(requests: list[LoggedRequest], *lines: LogLine) -> list[str]:
     return [owner.key if owner else "" for owner in LogOwners(requests).find(lines)]
 
 
 def test_an_id_counts_more_than_a_path_and_a_path_more_than_the_time() -> None:
     requests = [asked("/a", 0, 50, ids=("req81f3a2b7",)), asked("/b", 0, 60), asked("/c", 0, 41)]
     lines = [
-        Line("req81f3a2b7 Error at /b", 40, is_error=True),
-        Line("Error at /b", 40, is_error=True),
-        Line("Error", 40, is_error=True),
+        LogLine("req81f3a2b7 Error at /b", 40, is_error=True),
+        LogLine("Error at /b", 40, is_error=True),
+        LogLine("Error", 40, is_error=True),
     ]
     assert owners(requests, *lines) == ["/a@0", "/b@0", "/c@0"]
 
 
 def test_a_request_that_began_after_a_line_never_owns_it() -> None:
     requests = [asked("/a", 100, 150)]
-    assert owners(requests, Line("Error at /a", 90, is_error=True)) == [""]
-    assert owners(requests, Line("Error", 90, is_error=True)) == [""]
+    assert owners(requests, LogLine("Error at /a", 90, is_error=True)) == [""]
+    assert owners(requests, LogLine("Error", 90, is_error=True)) == [""]
 
 
 def test_what_follows_an_error_names_its_request_unless_lines_of_two_are_mixed() -> None:
     requests = [asked("/poll", at, at + 10) for at in (0, 100, 200)] + [asked("/save", 195, 215)]
-    polls = [Line(f"{TRACE}Gone", at, True, "GET /poll 500") for at in (5, 105)]
-    saved = Line(f"{TRACE}DBDown", 206, True, "GET /poll 500")
-    mixed = Line(f"{TRACE}Gone", 205, True, "Traceback")
+    polls = [LogLine(f"{TRACE}Gone", at, True, "GET /poll 500") for at in (5, 105)]
+    saved = LogLine(f"{TRACE}DBDown", 206, True, "GET /poll 500")
+    mixed = LogLine(f"{TRACE}Gone", 205, True, "Traceback")
     found = owners(requests, *polls, mixed, saved)
     assert found == ["/poll@0", "/poll@100", "/poll@200", "/save@195"]
 
 
 def test_how_many_others_a_line_fits_is_told() -> None:
     requests = [asked("/a", 0, 50), asked("/b", 0, 60)]
-    (owner,) = LogOwners(requests).find([Line("Error", 40, is_error=True)])
+    (owner,) = LogOwners(requests).find([LogLine("Error", 40, is_error=True)])
     assert owner is not None
     assert (owner.key, owner.way, owner.rivals) == ("/a@0", "time", 1)
 
 
 def test_a_line_without_a_time_belongs_to_whom_it_names() -> None:
     requests = [asked("/a", 0, 50), asked("/b", 900, 960)]
-    assert owners(requests, Line("Error at /a", None, is_error=True)) == ["/a@0"]
+    assert owners(requests, LogLine("Error at /a", None, is_error=True)) == ["/a@0"]
 
 
 @pytest.mark.parametrize(
