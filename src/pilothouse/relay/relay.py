@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pilothouse.core.log_message import unpack
 from pilothouse.core.net import jsonrpc
-from pilothouse.hub.control.protocol import ControlProtocolError, Lines, said
+from pilothouse.hub.control.protocol import ControlProtocolError, LineBuffer, said
 from pilothouse.hub.http.replies import error_text
 from pilothouse.hub.notices import RESET
 from pilothouse.ipc.lines import Splitter
@@ -117,7 +117,7 @@ class Relay:
         self._given_up_at = 0.0
 
         self._hub: UnixSocketEnd | None = None
-        self._from_hub = Lines()
+        self._from_hub = LineBuffer()
         self._is_welcome = False
         self._is_asked = False
         """The hub was asked for a worker, and has not answered."""
@@ -308,7 +308,7 @@ class Relay:
         if link is None:
             self._search = search
             return False
-        self._hub, self._from_hub = UnixSocketEnd(link), Lines()
+        self._hub, self._from_hub = UnixSocketEnd(link), LineBuffer()
         self._is_welcome = self._is_asked = False
         with suppress(OSError):
             self._hub.send(self._hello.line()[:-1])

@@ -78,7 +78,7 @@ def parse_hello(given: object) -> RelayHello:
     return RelayHello(**{name: given[name] for name in wanted})
 
 
-class Lines:
+class LineBuffer:
     """Bytes as they come, given back line by line."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[
         except (FileNotFoundError, ConnectionRefusedError):
             return None
         link.sendall(said(**word))
-        lines = Lines()
+        lines = LineBuffer()
         while data := link.recv(1 << 16):
             for answer in lines.take(data):
                 return answer

@@ -44,7 +44,7 @@ def open_output(
         raise ServerStartFailed(f"The server was not started: {reason}.", reason=reason) from None
 
 
-class Lines:
+class LineCutter:
     """Cuts bytes into lines of bounded length, wherever the pieces break."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Output:
                 also(line)
                 self._on_line(kind, line)
 
-        lines = Lines()
+        lines = LineCutter()
         unfinished = b""
         while piece := await stream.read(CHUNK):
             # At once, so that a question without a newline at its end can be read as well.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pilothouse.e2e.app_server.logs.output import MAX_LINE, Lines, Output
+from pilothouse.e2e.app_server.logs.output import MAX_LINE, LineCutter, Output
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ def content(path: str) -> bytes:
 @settings(deadline=None)
 def test_lines_are_the_same_however_the_pieces_break(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    lines, whole = Lines(), Lines()
+    lines, whole = LineCutter(), LineCutter()
     pieces = [data[a:b] for a, b in pairwise(places)]
     broken = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
     assert broken == whole.feed(data) + whole.finish()
@@ -55,7 +55,7 @@ def test_lines_are_the_same_however_the_pieces_break(data: bytes, cuts: list[int
     ],
 )
 def test_a_line_is_what_a_terminal_would_show(data: bytes, expected: list[str]) -> None:
-    lines = Lines()
+    lines = LineCutter()
     assert lines.feed(data) + lines.finish() == expected
 
 
