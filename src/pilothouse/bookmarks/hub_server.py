@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from pilothouse.bookmarks.changes.profile import ConnectedProfile
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
     from pilothouse.bookmarks.model import BookmarksChanged
 
     type Tell = Callable[[str, dict[str, Any]], None]
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class ServedLink:
     """The connected profiles for one worker."""
 
-    def __init__(self, link: Link, tell: Tell) -> None:
+    def __init__(self, link: ExtensionServer, tell: Tell) -> None:
         self._link = link
         self._tell = tell
         self._counted = count(1)

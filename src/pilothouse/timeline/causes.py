@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pilothouse.timeline.model import Link, TimelineItem
+    from pilothouse.timeline.model import ItemLink, TimelineItem
 
 NEAR_MS = 2_000.0
 MOST_NEAR = 10
@@ -17,14 +17,14 @@ class Chain:
     """What led to an item, causes before their effects."""
 
     items: list[TimelineItem]
-    links: list[Link]
+    links: list[ItemLink]
     """Between these items alone."""
     near: list[TimelineItem]
     """What went wrong shortly before, with nothing but the time to join it."""
 
 
 def causes_of(
-    item: TimelineItem, items: list[TimelineItem], links: list[Link], depth: int
+    item: TimelineItem, items: list[TimelineItem], links: list[ItemLink], depth: int
 ) -> Chain:
     """The chain of an item, so many links back at most.
 
@@ -47,7 +47,7 @@ def causes_of(
 
 
 def _in_order(
-    item: TimelineItem, found: dict[str, TimelineItem], links: list[Link]
+    item: TimelineItem, found: dict[str, TimelineItem], links: list[ItemLink]
 ) -> list[TimelineItem]:
     """Return all by time, but never an effect before its cause, nor what is asked about before what
     explains it: browser, proxy and server have clocks of their own, and what a busy machine hears
@@ -67,7 +67,7 @@ def _in_order(
     return list(ordered.values())
 
 
-def _effects_of(key: str, links: list[Link]) -> set[str]:
+def _effects_of(key: str, links: list[ItemLink]) -> set[str]:
     """Return all that something led to, by however many links."""
     effects: set[str] = set()
     edge = {key}
@@ -78,7 +78,7 @@ def _effects_of(key: str, links: list[Link]) -> set[str]:
 
 
 def _explaining(
-    found: dict[str, TimelineItem], by_key: dict[str, TimelineItem], links: list[Link]
+    found: dict[str, TimelineItem], by_key: dict[str, TimelineItem], links: list[ItemLink]
 ) -> dict[str, TimelineItem]:
     """Packets and error lines of the requests that failed."""
     failed = {

@@ -23,7 +23,7 @@ from pilothouse.core.timeline.attribution import (
     paths_in,
     windows,
 )
-from pilothouse.timeline.model import Link, TimelineItem
+from pilothouse.timeline.model import ItemLink, TimelineItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +37,10 @@ MOST_BEFORE = 200
 """Requests that are looked at for a line of the console."""
 
 
-def links_of(items: list[TimelineItem]) -> list[Link]:
+def links_of(items: list[TimelineItem]) -> list[ItemLink]:
     """All links between some items, each pair once."""
     view = _View(items)
-    found: dict[tuple[str, str], Link] = {}
+    found: dict[tuple[str, str], ItemLink] = {}
     for link in (
         *_packets(view),
         *_started(view),
@@ -124,7 +124,7 @@ class _View:
 # A request and its packet
 
 
-def _packets(view: _View) -> Iterator[Link]:
+def _packets(view: _View) -> Iterator[ItemLink]:
     by_id = {key: packet for packet in view.packets for key in packet.keys if _is_exchange(key)}
     joined: set[str] = set()
     for request in view.exchanges:
@@ -132,7 +132,7 @@ def _packets(view: _View) -> Iterator[Link]:
         if packet is not None:
             joined.add(packet.key)
             view.packet_of[request.key] = packet.key
-            yield Link(request.key, packet.key, "id", "both carry the proxy's exchange id")
+            yield ItemLink(request.key, packet.key, "id", "both carry the proxy's exchange id")
     loose = [packet for packet in view.packets if packet.key not in joined]
     for request in view.exchanges:
         if request.key in view.packet_of:
@@ -142,7 +142,7 @@ def _packets(view: _View) -> Iterator[Link]:
             nearest = min(alike, key=lambda packet: abs(packet.at - request.at))
             loose.remove(nearest)
             ago = _between(request.at, nearest.at)
-            yield Link(request.key, nearest.key, "time", f"same method and address, {ago}")
+            yield ItemLink(request.key, nearest.key, "time", f"same method and address, {ago}")
 
 
 def _is_exchange(key: str) -> bool:
@@ -171,12 +171,12 @@ def _address(url: str) -> tuple[str, str]:
 # What a step started
 
 
-def _started(view: _View) -> Iterator[Link]:
+def _started(view: _View) -> Iterator[ItemLink]:
     for item in (*view.exchanges, *view.noted):
         step = _step_before(item, view)
         if step is None:
             continue
-        yield Link(step.key, item.key, "time", _began(item, step))
+        yield ItemLink(step.key, item.key, "time", _began(item, step))
 
 
 def _step_before(item: TimelineItem, view: _View) -> TimelineItem | None:
@@ -201,7 +201,7 @@ def _began(item: TimelineItem, step: TimelineItem) -> str:
 # The server's log
 
 
-def _server_lines(view: _View) -> Iterator[Link]:
+def _server_lines(view: _View) -> Iterator[ItemLink]:
     after: dict[str, TimelineItem] = {}
     lines: list[LogLine] = []
     for item in reversed(view.lines):
@@ -215,7 +215,7 @@ def _server_lines(view: _View) -> Iterator[Link]:
     for item, owner in zip(view.lines, view.owners().find(lines), strict=True):
         if owner is not None:
             cause = view.packet_of.get(owner.key, owner.key)
-            yield Link(cause, item.key, "id" if owner.way == "id" else "time", owner.why)
+            yield ItemLink(cause, item.key, "id" if owner.way == "id" else "time", owner.why)
 
 
 def _path(item: TimelineItem) -> str:
@@ -226,17 +226,17 @@ def _path(item: TimelineItem) -> str:
 # The console
 
 
-def _console(view: _View) -> Iterator[Link]:
+def _console(view: _View) -> Iterator[ItemLink]:
     by_key = {key: item for item in view.exchanges for key in item.keys}
     for line in (*view.console, *view.noted):
         request = next((by_key[key] for key in line.keys if key in by_key), None)
         if request is not None:
-            yield Link(request.key, line.key, "id", "the browser names the request")
+            yield ItemLink(request.key, line.key, "id", "the browser names the request")
         elif line.level in ("error", "warn") and line.lane == "console":
             yield from _guessed(line, view)
 
 
-def _guessed(line: TimelineItem, view: _View) -> Iterator[Link]:
+def _guessed(line: TimelineItem, view: _View) -> Iterator[ItemLink]:
     same_tab = view.by_tab.get(line.tab, [])
     begun = bisect_right(same_tab, line.at, key=lambda item: item.at)
     before = same_tab[max(0, begun - MOST_BEFORE) : begun]
@@ -272,16 +272,16 @@ def _guessed(line: TimelineItem, view: _View) -> Iterator[Link]:
                 ),
             )
             ago = max(0.0, line.at - likely.answered)
-            yield Link(likely.key, line.key, "time", f"{why} {ago:.0f} ms before")
+            yield ItemLink(likely.key, line.key, "time", f"{why} {ago:.0f} ms before")
             return
     if step is not None:
-        yield Link(step.key, line.key, "time", _began(line, step))
+        yield ItemLink(step.key, line.key, "time", _began(line, step))
 
 
 # Steps that failed
 
 
-def _failed_steps(view: _View) -> Iterator[Link]:
+def _failed_steps(view: _View) -> Iterator[ItemLink]:
     """What went wrong since the action before, in the same tab, may be why a step failed."""
     troubles = [item for item in (*view.exchanges, *view.console) if item.failed]
     for step in view.steps:
@@ -301,7 +301,9 @@ def _failed_steps(view: _View) -> Iterator[Link]:
         found.sort(key=lambda trouble: (trouble.level == "error", trouble.at))
         for trouble in found[-MOST_REASONS:]:
             ago = step.ended - trouble.at
-            yield Link(trouble.key, step.key, "time", f"went wrong {ago:.0f} ms before it gave up")
+            yield ItemLink(
+                trouble.key, step.key, "time", f"went wrong {ago:.0f} ms before it gave up"
+            )
 
 
 def _between(first: float, second: float) -> str:

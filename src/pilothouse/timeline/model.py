@@ -64,7 +64,7 @@ class TimelineItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ItemLink:
     """One item led to another."""
 
     cause: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.timeline.lanes import Lane, MomentKey
     from pilothouse.core.timeline.timeline import Moment, Timeline
-    from pilothouse.timeline.model import Link, TimelineItem
+    from pilothouse.timeline.model import ItemLink, TimelineItem
     from pilothouse.timeline.ports import Scope
 
 BEFORE_MS = 60_000.0
@@ -37,7 +37,7 @@ class Joined:
     """Items of a part of a timeline, and what joins them."""
 
     items: list[TimelineItem]
-    links: list[Link]
+    links: list[ItemLink]
 
     def find(self, key: str) -> TimelineItem | None:
         found = [item for item in self.items if key == item.key or key in item.aliases]
@@ -49,7 +49,7 @@ class Picture:
     """What is shown, in the order in which it happened."""
 
     items: list[TimelineItem]
-    links: list[Link]
+    links: list[ItemLink]
     """All that begin or end in these items."""
     at: float
     """Times are told from here."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pilothouse.timeline.model import Link, TimelineItem
+    from pilothouse.timeline.model import ItemLink, TimelineItem
 
 DEPTH = 8
 """Links that are followed each way."""
@@ -25,7 +25,7 @@ class Relation:
 
 
 def relations_of(
-    item: TimelineItem, items: Iterable[TimelineItem], links: Iterable[Link]
+    item: TimelineItem, items: Iterable[TimelineItem], links: Iterable[ItemLink]
 ) -> dict[str, Relation]:
     """What led to an item, what came of it, and what else came of the requests among these; by
     key, with the item itself."""
@@ -40,10 +40,10 @@ def relations_of(
 
 
 def _walked(
-    roots: Mapping[str, Relation], ways: Iterable[tuple[str, str, Link]]
+    roots: Mapping[str, Relation], ways: Iterable[tuple[str, str, ItemLink]]
 ) -> dict[str, Relation]:
     """All that is reached from some keys, over ways from one key to another."""
-    ways_from: dict[str, list[tuple[str, Link]]] = {}
+    ways_from: dict[str, list[tuple[str, ItemLink]]] = {}
     for here, there, link in ways:
         ways_from.setdefault(here, []).append((there, link))
     found, edge = dict(roots), dict(roots)
@@ -59,7 +59,7 @@ def _walked(
     return found
 
 
-def _further(here: str, relation: Relation, link: Link) -> Relation:
+def _further(here: str, relation: Relation, link: ItemLink) -> Relation:
     """One link on from an item that is reached already."""
     if relation.guess and not link.is_guess:
         return Relation(True, f"joined by an id with {here}, itself a guess")

@@ -59,9 +59,9 @@ def _bookmarks(runtime: Runtime) -> dict[str, Any]:
     state = runtime.services.get(BOOKMARKS_LINK)
     if state is None:
         return {"state": "off: no tool has used it yet", "profiles": []}
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
 
-    link: Link | None = runtime.shared.opened(Link)
+    link: ExtensionServer | None = runtime.shared.opened(ExtensionServer)
     profiles = link.profiles if link is not None else []
     return {"state": state, "profiles": [profile.peer.name for profile in profiles]}
 

@@ -80,10 +80,10 @@ async def watch_pairing(runtime: Runtime) -> None:
 
 
 async def _open_link(runtime: Runtime) -> None:
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
 
     try:
-        await runtime.shared.port(Link)
+        await runtime.shared.port(ExtensionServer)
     except Exception as error:  # tools that need it say why it is off
         runtime.log.warn("bookmarks_link_failed", error=str(error) or type(error).__name__)
 

@@ -262,7 +262,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
     from pilothouse.bookmarks.extension.guidance import Guidance
     from pilothouse.bookmarks.extension.listener import open_link
     from pilothouse.bookmarks.extension.pairing import Pairing
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
     from pilothouse.machine.folders import private_folder
     from pilothouse.machine.port_holders import port_trouble
     from pilothouse.wiring.extension_pairing import extension_folder, mark_paired, pairing_secret
@@ -282,7 +282,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
         mark_paired(settings)
         await recover(profile)
 
-    link = Link(
+    link = ExtensionServer(
         server=f"pilothouse {__version__}",
         pairing=Pairing(pairing_secret(settings)),
         clock=shared.clock,
@@ -302,7 +302,7 @@ async def _view(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
 
     from pilothouse.bookmarks.agent import View
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
     from pilothouse.core.net.url_policy import Policy
     from pilothouse.machine.folders import private_folder
 
@@ -316,7 +316,7 @@ async def _view(session: Session) -> AsyncIterator[object]:
         )
 
     assert session.shared is not None
-    link = await session.shared.port(Link)
+    link = await session.shared.port(ExtensionServer)
     view = View(
         link=link,
         session=session.name,
@@ -398,11 +398,13 @@ def _intercept() -> GroupSpec:
 
 
 def _bookmarks() -> GroupSpec:
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
     from pilothouse.bookmarks.ports import Bookmarks
     from pilothouse.bookmarks.tools.listing import RESOURCES, TOOLS
 
-    return GroupSpec(tools=TOOLS, resources=RESOURCES, providers={Link: _link, Bookmarks: _view})
+    return GroupSpec(
+        tools=TOOLS, resources=RESOURCES, providers={ExtensionServer: _link, Bookmarks: _view}
+    )
 
 
 def _timeline() -> GroupSpec:

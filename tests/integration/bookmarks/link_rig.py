@@ -15,7 +15,7 @@ from pilothouse.bookmarks.extension.guidance import Guidance
 from pilothouse.bookmarks.extension.keepalive import Timing
 from pilothouse.bookmarks.extension.listener import open_link
 from pilothouse.bookmarks.extension.pairing import Pairing
-from pilothouse.bookmarks.extension.server import Link
+from pilothouse.bookmarks.extension.server import ExtensionServer
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.machine.port_holders import port_trouble
@@ -45,7 +45,7 @@ async def nothing_to_finish(profile: ConnectedProfile) -> None:
 class Rig:
     """What a test sees of a link."""
 
-    link: Link
+    link: ExtensionServer
     secret: SecretFile
     folder: Path
     states: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Rig:
 class Seen:
     """An agent's view, and what it was told."""
 
-    def __init__(self, link: Link, session: str, folder: Path) -> None:
+    def __init__(self, link: ExtensionServer, session: str, folder: Path) -> None:
         self.changed: list[str] = []
         self.timeline = Timeline()
         self.view = View(
@@ -101,7 +101,7 @@ async def linked(
     secret = secret_in(folder / "config")
     states: list[str] = []
     ports: list[int] = []
-    link = Link(
+    link = ExtensionServer(
         server="pilothouse 0",
         pairing=Pairing(secret),
         clock=lambda: 1_000.0,

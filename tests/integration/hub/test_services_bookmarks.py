@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.bookmarks.changes.journal import open_journal
-from pilothouse.bookmarks.extension.server import Link
+from pilothouse.bookmarks.extension.server import ExtensionServer
 from pilothouse.machine.folders import private_folder
 from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmark_child import FOLDERS, is_whole
@@ -45,7 +45,7 @@ async def connected(
     carry_out: CarryOut | None = None,
 ) -> AsyncIterator[ExtensionPeer]:
     """The link of the hub with this Chrome at its other end."""
-    await rig.runtime.shared.port(Link)
+    await rig.runtime.shared.port(ExtensionServer)
     how = carry_out or carried_out_by(chrome)
     token = pairing_secret(rig.settings).value()
     profile = profile_of(chrome)

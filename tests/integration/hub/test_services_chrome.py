@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pilothouse.bookmarks.extension.server import Link
+from pilothouse.bookmarks.extension.server import ExtensionServer
 from pilothouse.wiring.extension_pairing import pairing_secret
 from tests.support.bookmark_chrome import BookmarkChrome
 from tests.support.services_rig import add, sharing
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 async def test_two_workers_use_one_chrome_and_hear_what_its_user_does() -> None:
     async with sharing() as rig:
-        await rig.runtime.shared.port(Link)
+        await rig.runtime.shared.port(ExtensionServer)
         token = pairing_secret(rig.settings).value()
         chrome = await asyncio.to_thread(BookmarkChrome().__enter__)
         try:

@@ -13,7 +13,7 @@ from pilothouse.timeline.links import links_of
 from tests.support.moments import KEY, SHOP, TARGET, Written, order_that_fails
 
 if TYPE_CHECKING:
-    from pilothouse.timeline.model import Link, TimelineItem
+    from pilothouse.timeline.model import ItemLink, TimelineItem
 
 POPUP = "CC77DD000"
 
@@ -23,7 +23,7 @@ def items(written: Written) -> dict[str, TimelineItem]:
     return {item.key: item for item in items_of(written.timeline, several)}
 
 
-def links(written: Written) -> dict[tuple[str, str], Link]:
+def links(written: Written) -> dict[tuple[str, str], ItemLink]:
     found = links_of(list(items(written).values()))
     return {(link.cause, link.effect): link for link in found}
 

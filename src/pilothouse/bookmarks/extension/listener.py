@@ -1,6 +1,6 @@
 """Opens the extension link: a port of this machine, and all that comes in by it.
 
-There is one `Link` in a process, whatever the number of agents; each has a `View`
+There is one `ExtensionServer` in a process, whatever the number of agents; each has a `View`
 (bookmarks/agent.py).
 """
 
@@ -14,14 +14,16 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from pilothouse.bookmarks.extension.server import Link
+    from pilothouse.bookmarks.extension.server import ExtensionServer
 
     type Explain = Callable[[int, OSError], str]
     """Why a port cannot be had."""
 
 
 @asynccontextmanager
-async def open_link(link: Link, port: int, explain: Explain) -> AsyncIterator[Link]:
+async def open_link(
+    link: ExtensionServer, port: int, explain: Explain
+) -> AsyncIterator[ExtensionServer]:
     """Let extensions in for as long as the block lasts; 0 is any free port.
 
     Where the port cannot be had, the link is off until a call that needs it finds the port free.
@@ -40,14 +42,17 @@ async def open_link(link: Link, port: int, explain: Explain) -> AsyncIterator[Li
 
 
 async def _serve(
-    link: Link, port: int, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    link: ExtensionServer,
+    port: int,
+    *,
+    task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     async with link.serving(port):
         task_status.started()
         await anyio.sleep_forever()
 
 
-async def _serve_when_wanted(link: Link, port: int, explain: Explain) -> None:
+async def _serve_when_wanted(link: ExtensionServer, port: int, explain: Explain) -> None:
     while True:
         await link.until_wanted()
         try:
@@ -56,6 +61,6 @@ async def _serve_when_wanted(link: Link, port: int, explain: Explain) -> None:
             await _tell_why(link, port, explain, error)
 
 
-async def _tell_why(link: Link, port: int, explain: Explain, error: OSError) -> None:
+async def _tell_why(link: ExtensionServer, port: int, explain: Explain, error: OSError) -> None:
     # All processes of the machine may have to be looked at.
     link.could_not_open(await anyio.to_thread.run_sync(explain, port, error))

@@ -65,7 +65,7 @@ class _KnownProfile:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Link:
+class ExtensionServer:
     """What all agents of this process share."""
 
     def __init__(

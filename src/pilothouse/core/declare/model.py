@@ -24,7 +24,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ResourceLink:
     """A reference to a resource in an answer: the client reads it when it wants it."""
 
     uri: str
@@ -32,7 +32,7 @@ class Link:
     mime_type: str = ""
 
 
-type Block = Image | Link
+type Block = Image | ResourceLink
 
 
 class Args(BaseModel):

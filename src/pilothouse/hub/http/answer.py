@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.net.http1 import AnswerHead, Body, RequestHead
     from pilothouse.hub.http.connection import Connection
-    from pilothouse.hub.http.upstream import Link
+    from pilothouse.hub.http.upstream import UpstreamConnection
 
 _LONGEST_END = len(b"\r\n\r\n\r\n")
 
@@ -50,7 +50,7 @@ class Passing:
         unframed = isinstance(self._body, Endless) and not self._wraps
         return self._request.stays_open and not (unread or unframed or self.is_last)
 
-    def begin(self, link: Link, head: AnswerHead, body: Body, first: bytes) -> None:
+    def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
         if head.status == self.withholds:
             self.refused = True
             return
@@ -166,7 +166,7 @@ class Tapped(Passing):
         self._is_json = False
         self._held = b""
 
-    def begin(self, link: Link, head: AnswerHead, body: Body, first: bytes) -> None:
+    def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
         if head.status == self.withholds:
             self.refused = True
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import AnswerHead, Body, RequestHead
     from pilothouse.hub.http.connection import Connection
     from pilothouse.hub.http.replies import Reply
-    from pilothouse.hub.http.upstream import Link, Relay
+    from pilothouse.hub.http.upstream import Relay, UpstreamConnection
     from pilothouse.hub.model import SessionRecord
     from pilothouse.hub.ports import Upstream
 
@@ -196,7 +196,7 @@ class _Heard:
         self._chunked: Chunked | None = None
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def begin(self, link: Link, head: AnswerHead, body: Body, first: bytes) -> None:
+    def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
         if not self.status.done():
             self.status.set_result(head.status)
         if head.status == 200:

@@ -39,7 +39,7 @@ class Unreachable(WorkerLost):
 class Sink(Protocol):
     """Takes an answer."""
 
-    def begin(self, link: Link, head: AnswerHead, body: Body, first: bytes) -> None:
+    def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
         """The head has come, and with it the `first` bytes of the body as it is framed."""
         ...
 
@@ -48,7 +48,7 @@ class Sink(Protocol):
         ...
 
 
-class Link(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream, with one exchange at a time."""
 
     transport: asyncio.Transport
@@ -206,10 +206,10 @@ class Route:
     def __init__(self, unused: Callable[[], None]) -> None:
         """`unused` is called when the last of them has gone."""
         self._unused = unused
-        self.idle: list[Link] = []
+        self.idle: list[UpstreamConnection] = []
         self.links = 0
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: UpstreamConnection) -> None:
         if link in self.idle:
             self.idle.remove(link)
         self.links -= 1
@@ -231,7 +231,7 @@ class Relay:
         sink: Sink,
         more: AsyncIterator[bytes] | None = None,
     ) -> bool:
-        """As `Link.exchange`, on a connection that is kept or made.
+        """As `UpstreamConnection.exchange`, on a connection that is kept or made.
 
         Raises:
             Unreachable: nobody listens there.
@@ -239,7 +239,7 @@ class Relay:
         link = self._kept(upstream) or await self._connect(upstream)
         return await link.exchange(request, method, sink, more)
 
-    def _kept(self, upstream: Upstream) -> Link | None:
+    def _kept(self, upstream: Upstream) -> UpstreamConnection | None:
         route = self._routes.get(upstream)
         if route is not None:
             now = asyncio.get_running_loop().time()
@@ -250,12 +250,12 @@ class Relay:
                 link.abort()
         return None
 
-    async def _connect(self, upstream: Upstream) -> Link:
+    async def _connect(self, upstream: Upstream) -> UpstreamConnection:
         route = self._routes.get(upstream)
         if route is None:
             route = self._routes[upstream] = Route(lambda: self._forget(upstream, route))
         loop = asyncio.get_running_loop()
-        link = Link(route)
+        link = UpstreamConnection(route)
         try:
             async with asyncio.timeout(CONNECT_S):
                 if upstream.path:

@@ -223,10 +223,10 @@ class WorkerPeer:
         return self._proxy
 
     async def _bookmarks(self) -> ServedLink:
-        from pilothouse.bookmarks.extension.server import Link
+        from pilothouse.bookmarks.extension.server import ExtensionServer
         from pilothouse.bookmarks.hub_server import ServedLink
 
-        link = await self._runtime.shared.port(Link)
+        link = await self._runtime.shared.port(ExtensionServer)
         if self._link is None:
             self._link = ServedLink(link, partial(self._say, "bookmarks"))
         return self._link

@@ -21,7 +21,7 @@ from pilothouse.intercept.engine.commands import Commands
 from pilothouse.intercept.engine.connections import ConnectionHooks
 from pilothouse.intercept.engine.flows.http import Capture
 from pilothouse.intercept.engine.flows.sockets import Live
-from pilothouse.intercept.engine.link import Link, LogHandler, take_standard_output
+from pilothouse.intercept.engine.link import EngineLink, LogHandler, take_standard_output
 from pilothouse.intercept.engine.listeners import Listeners
 from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.intercept.engine.mitmproxy_master import EngineMaster
@@ -48,7 +48,7 @@ MAX_BYTES = 1 << 30
 async def run(options: argparse.Namespace, owner: socket.socket) -> None:
     """Serve until the owner closes its end or we are asked to end."""
     clock = anchored(time.time, time.monotonic)
-    link = await Link.open(owner)
+    link = await EngineLink.open(owner)
     _log_to(link, clock)
     master = EngineMaster(
         options.folder,
@@ -86,7 +86,7 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
 
 def _assemble(
     options: argparse.Namespace,
-    link: Link,
+    link: EngineLink,
     clock: Clock,
     master: EngineMaster,
     history: HistoryWriter,
@@ -160,7 +160,7 @@ def _policy(told: dict[str, Any]) -> Policy:
     )
 
 
-def _log_to(link: Link, clock: Clock) -> None:
+def _log_to(link: EngineLink, clock: Clock) -> None:
     root = logging.getLogger()
     root.addHandler(LogHandler(link, clock))
     root.setLevel(logging.WARNING)

@@ -32,7 +32,7 @@ def take_standard_output() -> socket.socket:
     return link
 
 
-class Link:
+class EngineLink:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -41,7 +41,7 @@ class Link:
         self._running: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, link: socket.socket) -> Link:
+    async def open(cls, link: socket.socket) -> EngineLink:
         return cls(*await asyncio.open_unix_connection(sock=link, limit=LONGEST_LINE))
 
     def tell(self, event: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def _told(fault: Fault) -> dict[str, Any]:
 class LogHandler(logging.Handler):
     """Sends log records to the owner."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, link: EngineLink, clock: Clock) -> None:
         super().__init__()
         self._link = link
         self._clock = clock

@@ -16,7 +16,7 @@ from pilothouse.core.declare.tool import Example, Group, tool
 from pilothouse.core.timeline.clock import iso
 from pilothouse.core.timeline.lanes import MomentKey, key_of, one_line, parse_key
 from pilothouse.timeline.causes import causes_of
-from pilothouse.timeline.model import Link, MomentNotFound, SessionNotFound, TimelineItem
+from pilothouse.timeline.model import ItemLink, MomentNotFound, SessionNotFound, TimelineItem
 from pilothouse.timeline.picture import Picture, joined, moment_of, picture
 from pilothouse.timeline.ports import Moments, Scope
 
@@ -190,7 +190,7 @@ def _shown(seen: Picture, moments: Moments) -> Shown:
     )
 
 
-def _told(item: TimelineItem, links: list[Link], at: float, moments: Moments) -> Told:
+def _told(item: TimelineItem, links: list[ItemLink], at: float, moments: Moments) -> Told:
     return Told(
         key=item.key,
         lane=item.lane,
@@ -202,7 +202,7 @@ def _told(item: TimelineItem, links: list[Link], at: float, moments: Moments) ->
     )
 
 
-def _joint(link: Link, key: str) -> Joint:
+def _joint(link: ItemLink, key: str) -> Joint:
     is_effect = link.cause == key
     return Joint(
         key=link.effect if is_effect else link.cause,

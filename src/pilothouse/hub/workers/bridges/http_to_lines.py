@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.core.net.http1 import AnswerHead, Body
-    from pilothouse.hub.http.upstream import Link
+    from pilothouse.hub.http.upstream import UpstreamConnection
     from pilothouse.hub.model import Key, SessionRecord
     from pilothouse.hub.ports import Templates, Worker, Workers
 
@@ -221,13 +221,13 @@ class Bridge:
         if not self._writer.is_closing():
             self._writer.write(line + b"\n")
 
-    def wait_for_relay(self, link: Link) -> None:
+    def wait_for_relay(self, link: UpstreamConnection) -> None:
         """A relay whose client is slow has the worker wait."""
         if self._writer.transport.get_write_buffer_size() > CONGESTED:
             link.pause_reading()
             asyncio.get_running_loop().create_task(self._resume(link))
 
-    async def _resume(self, link: Link) -> None:
+    async def _resume(self, link: UpstreamConnection) -> None:
         with suppress(OSError):
             await self._writer.drain()
         link.resume_reading()
@@ -242,7 +242,7 @@ class Incoming:
         self._asked = asked
         self.refusal = ""
         """Why it answers nobody, in the worker's words."""
-        self._link: Link | None = None
+        self._link: UpstreamConnection | None = None
         self._head: AnswerHead | None = None
         self._content = bytearray()
         self._chunked: Chunked | None = None
@@ -268,7 +268,7 @@ class Incoming:
         versions = {VERSION_HEADER: version} if isinstance(version, str) else {}
         return versions | ({"Mcp-Session-Id": id} if id else {})
 
-    def begin(self, link: Link, head: AnswerHead, body: Body, first: bytes) -> None:
+    def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
         self._link, self._head = link, head
         self._chunked = Chunked(self._content) if isinstance(body, Chunked) else None
         self.data(first)
