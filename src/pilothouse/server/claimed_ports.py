@@ -66,7 +66,7 @@ class ServiceAddresses(dict[str, str]):
         self.on_change()
 
 
-class Listeners(set[int]):
+class ListenerPorts(set[int]):
     """Ports on which Pilothouse answers: those of this process, and those it was told of."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from pilothouse.core.rate_limit import RateLimit
 from pilothouse.core.timeline.clock import Clock, anchored
 from pilothouse.core.timeline.events import SessionStarted, SessionTerminated
 from pilothouse.server.call import ToolCaller
-from pilothouse.server.claimed_ports import DebugPorts, Listeners, ServiceAddresses
+from pilothouse.server.claimed_ports import DebugPorts, ListenerPorts, ServiceAddresses
 from pilothouse.server.metrics import Metrics
 from pilothouse.server.push import Pusher
 from pilothouse.server.render import failure
@@ -62,7 +62,7 @@ class Runtime:
     limits: CallLimits
     debug_ports: DebugPorts
     """Of all e2e sessions that are open."""
-    listeners: Listeners
+    listeners: ListenerPorts
     """Ports of this machine on which Pilothouse itself answers."""
     shared: Session
     """Holds the ports that exist once in this process."""
@@ -196,7 +196,7 @@ async def open_runtime(
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
     debug_ports = DebugPorts()
-    listeners = Listeners()
+    listeners = ListenerPorts()
     if hub is not None:
         listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
     services = ServiceAddresses()

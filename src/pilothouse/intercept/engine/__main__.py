@@ -22,7 +22,7 @@ from pilothouse.intercept.engine.connections import ConnectionHooks
 from pilothouse.intercept.engine.flows.http import Capture
 from pilothouse.intercept.engine.flows.sockets import Live
 from pilothouse.intercept.engine.link import EngineLink, LogHandler, take_standard_output
-from pilothouse.intercept.engine.listeners import Listeners
+from pilothouse.intercept.engine.listeners import ProxyListeners
 from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.intercept.engine.mitmproxy_master import EngineMaster
 from pilothouse.intercept.engine.own_ports import OwnPortGuard
@@ -70,7 +70,7 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
         on_rows=tell_recorded,
         on_state=lambda reason: link.tell({"event": "history", "reason": reason}),
     )
-    listeners = Listeners(master.proxy)
+    listeners = ProxyListeners(master.proxy)
     commands = _assemble(options, link, clock, master, history, listeners)
     # What is here now stays: the collector need not look at it again and again.
     gc.collect()
@@ -90,7 +90,7 @@ def _assemble(
     clock: Clock,
     master: EngineMaster,
     history: HistoryWriter,
-    listeners: Listeners,
+    listeners: ProxyListeners,
 ) -> Commands:
     guard = OwnPortGuard(listeners.ports, _policy(json.loads(options.policy)))
     mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pilothouse.intercept.engine.flows.sockets import Live
-    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.listeners import ProxyListeners
     from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Breakpoints
@@ -34,7 +34,7 @@ class Commands:
         self,
         *,
         changes: RuleApplier,
-        listeners: Listeners,
+        listeners: ProxyListeners,
         guard: OwnPortGuard,
         mocks: Mocks,
         breakpoints: Breakpoints,

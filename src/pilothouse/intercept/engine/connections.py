@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
     from mitmproxy.tls import ClientHelloData, TlsData
 
-    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.listeners import ProxyListeners
     from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.mocks import Mocks
@@ -27,7 +27,7 @@ class ConnectionHooks:
     def __init__(
         self,
         changes: RuleApplier,
-        listeners: Listeners,
+        listeners: ProxyListeners,
         guard: OwnPortGuard,
         mocks: Mocks,
         proxy: Proxyserver,

@@ -56,7 +56,7 @@ class Listener:
 NOBODY = Listener(Wanted(0, 0, ""))
 
 
-class Listeners:
+class ProxyListeners:
     """Starts, finds and ends them. Each has a mode object of its own, by which it is found."""
 
     def __init__(self, proxy: Proxyserver) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
     from mitmproxy.http import HTTPFlow
 
-    from pilothouse.intercept.engine.listeners import Listener, Listeners
+    from pilothouse.intercept.engine.listeners import Listener, ProxyListeners
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _NO_TOKEN = (
 
 class LocalClients:
     def __init__(
-        self, listeners: Listeners, token: Callable[[], str | None], *, asks_everybody: bool
+        self, listeners: ProxyListeners, token: Callable[[], str | None], *, asks_everybody: bool
     ) -> None:
         self._listeners = listeners
         self._token = token

@@ -8,7 +8,7 @@ import pytest
 
 from pilothouse.intercept.engine import local_clients
 from pilothouse.intercept.engine.listen_modes import Wanted
-from pilothouse.intercept.engine.listeners import Listener, Listeners
+from pilothouse.intercept.engine.listeners import Listener, ProxyListeners
 from pilothouse.intercept.engine.local_clients import LocalClients
 from pilothouse.machine.net.local_users import Caller
 
@@ -19,7 +19,7 @@ class Client:
     error: str | None = None
 
 
-class Broken(Listeners):
+class Broken(ProxyListeners):
     def __init__(self) -> None:
         pass
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mitmproxy.connection import Connection
 
-    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.listeners import ProxyListeners
     from pilothouse.intercept.engine.own_ports import OwnPortGuard
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Side
@@ -47,7 +47,7 @@ class Capture:
     def __init__(
         self,
         history: Recorder,
-        listeners: Listeners,
+        listeners: ProxyListeners,
         guard: OwnPortGuard,
         mocks: Mocks,
         changes: RuleApplier,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mitmproxy.websocket import WebSocketData
 
     from pilothouse.intercept.engine.flows.http import Recorder
-    from pilothouse.intercept.engine.listeners import Listeners
+    from pilothouse.intercept.engine.listeners import ProxyListeners
     from pilothouse.intercept.engine.patches.control_frames import Control
     from pilothouse.intercept.engine.rules.apply import RuleApplier
     from pilothouse.intercept.engine.rules.breakpoints import Side
@@ -66,7 +66,7 @@ class Live:
     """Connections that are open, each by the id that its packets carry as `connection`."""
 
     def __init__(
-        self, history: Recorder, listeners: Listeners, changes: RuleApplier, proxy: Proxyserver
+        self, history: Recorder, listeners: ProxyListeners, changes: RuleApplier, proxy: Proxyserver
     ) -> None:
         self._history = history
         self._listeners = listeners
