@@ -75,7 +75,7 @@ class Service(Args):
         )
 
 
-class Logs(Args):
+class LogPathArgs(Args):
     stdout: str = Field(default="", description="Path")
     stderr: str = Field(default="", description="Path")
     combined: str = Field(default="", description="Path")
@@ -83,7 +83,7 @@ class Logs(Args):
 
 class StartSession(_Runnable):
     url: str | None = Field(default=None, description="App that runs already")
-    logs: Logs | None = Field(default=None, description="Logs of that app")
+    logs: LogPathArgs | None = Field(default=None, description="Logs of that app")
     services: list[Service] | None = Field(
         default=None, max_length=8, description="Several; the first is the app"
     )

@@ -210,7 +210,7 @@ class GetLogs(InterceptArgs):
     filter: str | None = Field(default=None, description="RE2, as in: error|exception")
 
 
-class Logs(SnakeResult):
+class ProxyLogs(SnakeResult):
     logs: list[dict[str, Any]] = Field(
         description="Newest first: timestamp, level, message, thread, class"
     )
@@ -225,13 +225,13 @@ class Logs(SnakeResult):
     raises=FAULTS,
     examples=(Example(title="What went wrong", args={"level": "warn"}),),
 )
-async def get_logs(args: GetLogs, interceptor: Interceptor) -> Logs:
+async def get_logs(args: GetLogs, interceptor: Interceptor) -> ProxyLogs:
     """Read the proxy's log, with every change of its configuration and every resend."""
     await interceptor.admit(args.token)
     page = await interceptor.logs(
         LogAsk(level=args.level, limit=args.limit, since=args.since or "", filter=args.filter or "")
     )
-    return Logs(
+    return ProxyLogs(
         logs=interceptor.redactor.texts(page.logs),
         total_count=page.total_count,
         has_more=page.has_more,
