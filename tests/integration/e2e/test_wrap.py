@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.cli.wrap.command import Misuse, entered, parse
+from pilothouse.cli.wrap.command import WrapMisuse, entered, parse
 from pilothouse.cli.wrap.supervisor import Order
 from pilothouse.core.settings import Settings
 from pilothouse.e2e.app_server.contract import (
@@ -392,5 +392,5 @@ def test_orders_meet_by_folder_and_command_alone() -> None:
     assert order.name == parse(["--", "a", "b", "--status"], "/app").name
     assert order.name != parse(["--", "a b", "--status"], "/app").name
     assert order.name != parse(["--", "a", "b", "--status"], "/other").name
-    with pytest.raises(Misuse):
+    with pytest.raises(WrapMisuse):
         parse(["--", "a"], "/app")

@@ -38,7 +38,7 @@ VERBS = ("--start", "--restart", "--status", "--shutdown")
 ANSWER_S = 60.0
 
 
-class Misuse(Exception):
+class WrapMisuse(Exception):
     """The command line cannot be understood."""
 
 
@@ -49,7 +49,7 @@ def main(settings: Settings, argv: Sequence[str]) -> int:
         order = replace(asked, log_mb=settings.log_mb)
         with entered(settings, order) as folder:
             answer = asyncio.run(_carry_out(order, folder))
-    except Misuse as error:
+    except WrapMisuse as error:
         sys.stderr.write(f"pilothouse wrap: {error}\n")
         return EXIT_MISUSE
     except Fault as fault:
@@ -84,23 +84,25 @@ def parse(argv: Sequence[str], cwd: str, port: str = "") -> Order:
     """The verb may stand anywhere: a script appends it to the command.
 
     Raises:
-        Misuse: no verb, or a flag that is not ours.
+        WrapMisuse: no verb, or a flag that is not ours.
     """
     words = list(argv)
     at = next((at for at in reversed(range(len(words))) if words[at] in VERBS), None)
     if at is None:
-        raise Misuse(f"one of {', '.join(VERBS)} is missing, as in `wrap -- npm run dev --start`")
+        raise WrapMisuse(
+            f"one of {', '.join(VERBS)} is missing, as in `wrap -- npm run dev --start`"
+        )
     verb = words.pop(at)
     numbers = {"--port": int(port) if port.isdecimal() else 0, "--timeout-ms": START_MS}
     while words and words[0] in numbers:
         flag, value, words = words[0], "".join(words[1:2]), words[2:]
         if not value.isdecimal():
-            raise Misuse(f"{flag} takes a number, not {value or 'nothing'}")
+            raise WrapMisuse(f"{flag} takes a number, not {value or 'nothing'}")
         numbers[flag] = int(value)
     if words[:1] == ["--"]:
         words = words[1:]
     elif words and words[0].startswith("-"):
-        raise Misuse(f"unknown flag {words[0]}; the command comes after `--`")
+        raise WrapMisuse(f"unknown flag {words[0]}; the command comes after `--`")
     return Order(verb, tuple(words), cwd, numbers["--port"], numbers["--timeout-ms"])
 
 
