@@ -20,7 +20,7 @@ MOST_TIMEOUT_MS = 300_000
 CONCURRENT, MOST_CONCURRENT = 20, 100
 
 
-class Modification(SnakeArgs):
+class PacketEdit(SnakeArgs):
     # Which fields go together is judged where the edit is carried out.
     type: Literal["regex_replace", "header_add", "header_modify"] = Field(description="Kind")
     target: Literal["request", "response", "both"] | None = Field(
@@ -37,7 +37,7 @@ class Sending(InterceptArgs):
 
     count: int = Field(default=1, ge=1, le=MOST_SENDS, description="Sends of each")
     interval_ms: int = Field(default=0, ge=0, le=MOST_INTERVAL_MS, description="Between sends")
-    modifications: list[Modification] | None = Field(
+    modifications: list[PacketEdit] | None = Field(
         default=None,
         description="Edits. Variables: {{index}} {{timestamp}} {{random}} {{uuid}} {{datetime}}",
     )
