@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from pilothouse.bookmarks.link_check.fetch import Fetcher, LinkAnswer, NoAnswer
+from pilothouse.bookmarks.link_check.fetch import Fetcher, LinkAnswer, LinkUnanswered
 from pilothouse.core.net.url_policy import UrlError, target_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class LinkCheck:
         fetcher = Fetcher(self.policy, self._turn, self.manners.request_s, self.context)
         try:
             return judge(await fetcher.ask(url))
-        except NoAnswer as problem:
+        except LinkUnanswered as problem:
             return Checked("blocked" if problem.is_blocked else "unreachable", None, str(problem))
 
     @asynccontextmanager

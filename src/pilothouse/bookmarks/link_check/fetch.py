@@ -37,7 +37,7 @@ type Turn = Callable[[str], AbstractAsyncContextManager[None]]
 """A block in which this host is asked, and nobody else asks it."""
 
 
-class NoAnswer(Exception):
+class LinkUnanswered(Exception):
     """No server answered, or none may be asked; the text says why."""
 
     def __init__(self, reason: str, *, is_blocked: bool = False) -> None:
@@ -45,7 +45,7 @@ class NoAnswer(Exception):
         self.is_blocked = is_blocked
 
 
-class HungUp(NoAnswer):
+class HungUp(LinkUnanswered):
     """A server took the question and gave no answer to it."""
 
 
@@ -83,7 +83,7 @@ class Fetcher:
         """HEAD, and GET where that does not go well: many servers know no HEAD.
 
         Raises:
-            NoAnswer: no server answered, or none may be asked.
+            LinkUnanswered: no server answered, or none may be asked.
         """
         with suppress(HungUp):
             answer = await self._follow("HEAD", url)
@@ -100,20 +100,20 @@ class Fetcher:
             try:
                 url = urljoin(url, location)
             except ValueError:
-                raise NoAnswer("it redirects to what is no address") from None
+                raise LinkUnanswered("it redirects to what is no address") from None
             hops.append((status, url))
             if len(hops) > MOST_HOPS:
-                raise NoAnswer(f"more than {MOST_HOPS} redirects")
+                raise LinkUnanswered(f"more than {MOST_HOPS} redirects")
 
     async def _once(self, method: str, url: str) -> tuple[int, str]:
         """The status of one request, and where it sends us."""
         verdict = self._policy().check_url(url)
         if not verdict.allowed:
-            raise NoAnswer(verdict.reason, is_blocked=True)
+            raise LinkUnanswered(verdict.reason, is_blocked=True)
         try:
             target = target_of(url)
         except UrlError as error:  # about:blank is allowed, but is no server's
-            raise NoAnswer(str(error), is_blocked=True) from None
+            raise LinkUnanswered(str(error), is_blocked=True) from None
         async with self._turn(str(target.host)):
             try:
                 async with asyncio.timeout(self._request_s):
@@ -121,12 +121,12 @@ class Fetcher:
                     return await self._exchange(method, url, target, addresses)
             except ssl.SSLCertVerificationError as error:
                 reason = f"its certificate is not trusted: {error.verify_message}"
-                raise NoAnswer(reason) from None
+                raise LinkUnanswered(reason) from None
             except TimeoutError:
-                raise NoAnswer(f"no answer within {self._request_s:g} s") from None
+                raise LinkUnanswered(f"no answer within {self._request_s:g} s") from None
             except (OSError, ValueError) as error:
                 # ValueError: a name that cannot be one, which only TLS finds out.
-                raise NoAnswer(_reason(error)) from None
+                raise LinkUnanswered(_reason(error)) from None
 
     def _passed(self, target: Target, addresses: Sequence[Address]) -> list[Address]:
         policy = self._policy()
@@ -136,7 +136,7 @@ class Fetcher:
         ]
         passed = [address for address, verdict in verdicts if verdict.allowed]
         if not passed:
-            raise NoAnswer(verdicts[-1][1].reason, is_blocked=True)
+            raise LinkUnanswered(verdicts[-1][1].reason, is_blocked=True)
         return passed
 
     async def _exchange(
@@ -215,7 +215,7 @@ async def _resolve(target: Target) -> Sequence[Address]:
         # As bytes, or Python would re-encode the name and refuse what a resolver takes.
         found = await loop.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
     except socket.gaierror:
-        raise NoAnswer(f"{name} has no address") from None
+        raise LinkUnanswered(f"{name} has no address") from None
     return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
 
 
