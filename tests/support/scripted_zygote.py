@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHOP = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 600 & wait' &); sleep 601 & wait"
 
 
-def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> int:
+def serve(order: zygote.WorkerOrder, listener: socket.socket, link: zygote.ZygoteLink) -> int:
     wish = order.settings
     if "fail" in wish:
         raise RuntimeError("the worker has no such option")
@@ -37,7 +37,9 @@ def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink)
     return 7
 
 
-async def _serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> None:
+async def _serve(
+    order: zygote.WorkerOrder, listener: socket.socket, link: zygote.ZygoteLink
+) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(

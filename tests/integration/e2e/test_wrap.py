@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from pilothouse.cli.wrap.command import WrapMisuse, entered, parse
-from pilothouse.cli.wrap.supervisor import Order
+from pilothouse.cli.wrap.supervisor import CommandOrder
 from pilothouse.core.settings import Settings
 from pilothouse.e2e.app_server.contract import (
     Response,
@@ -158,7 +158,7 @@ def test_a_call_holds_its_folder_until_a_supervisor_does(tmp_path: Path) -> None
     settings = Settings(home=str(tmp_path / "home"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        with entered(settings, Order("--start", ("a",), "/app")) as folder:
+        with entered(settings, CommandOrder("--start", ("a",), "/app")) as folder:
             assert is_locked(folder)
             assert Path.cwd() == folder
     assert not is_locked(folder)

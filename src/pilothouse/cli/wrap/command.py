@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.wrap.supervisor import LAST, SOCKET, START_MS, Order
+from pilothouse.cli.wrap.supervisor import LAST, SOCKET, START_MS, CommandOrder
 from pilothouse.core.declare.faults import Envelope, Fault
 from pilothouse.e2e.model import ServerStartFailed
 from pilothouse.machine.folders import private_folder
@@ -61,7 +61,7 @@ def main(settings: Settings, argv: Sequence[str]) -> int:
 
 
 @contextmanager
-def entered(settings: Settings, order: Order) -> Iterator[Path]:
+def entered(settings: Settings, order: CommandOrder) -> Iterator[Path]:
     """Work in the folder in which processes with the same order meet, which no sweep removes
     meanwhile.
 
@@ -80,7 +80,7 @@ def entered(settings: Settings, order: Order) -> Iterator[Path]:
             return
 
 
-def parse(argv: Sequence[str], cwd: str, port: str = "") -> Order:
+def parse(argv: Sequence[str], cwd: str, port: str = "") -> CommandOrder:
     """The verb may stand anywhere: a script appends it to the command.
 
     Raises:
@@ -103,10 +103,10 @@ def parse(argv: Sequence[str], cwd: str, port: str = "") -> Order:
         words = words[1:]
     elif words and words[0].startswith("-"):
         raise WrapMisuse(f"unknown flag {words[0]}; the command comes after `--`")
-    return Order(verb, tuple(words), cwd, numbers["--port"], numbers["--timeout-ms"])
+    return CommandOrder(verb, tuple(words), cwd, numbers["--port"], numbers["--timeout-ms"])
 
 
-async def _carry_out(order: Order, folder: Path) -> Answer:
+async def _carry_out(order: CommandOrder, folder: Path) -> Answer:
     if order.verb == "--status":
         return await _ask("status") or _stopped()
     with _turn():
@@ -176,7 +176,7 @@ def _stopped() -> Answer:
     return {"status": "stopped", "message": "It is not running."}
 
 
-def _start(order: Order, folder: Path) -> Answer:
+def _start(order: CommandOrder, folder: Path) -> Answer:
     with suppress(OSError, ValueError):
         shutil.rmtree(json.loads(Path(LAST).read_text())["folder"], ignore_errors=True)
     Path(LAST).unlink(missing_ok=True)

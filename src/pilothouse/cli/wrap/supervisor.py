@@ -39,7 +39,7 @@ type Answer = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CommandOrder:
     """What to do with which command."""
 
     verb: str
@@ -143,7 +143,7 @@ def shown(info: ServerInfo) -> Answer:
     }
 
 
-async def keep(order: Order) -> None:
+async def keep(order: CommandOrder) -> None:
     """Start the server, say how that went, and stay until it ends."""
     # Logs that a command names are read only in the temp folder and in the working directory.
     folder = Path(tempfile.mkdtemp(prefix=WRAP_FOLDER))
@@ -173,7 +173,7 @@ async def keep(order: Order) -> None:
     await server.stop(GRACE_S)
 
 
-async def _server(order: Order, folder: Path, ended: asyncio.Event) -> PlainServer:
+async def _server(order: CommandOrder, folder: Path, ended: asyncio.Event) -> PlainServer:
     from pilothouse.e2e.app_server.detect import detect, local_program
     from pilothouse.e2e.app_server.plain import start_plain
     from pilothouse.machine.child import start_child
@@ -216,4 +216,4 @@ def _say(answer: Answer) -> None:
 if __name__ == "__main__":
     given = json.load(sys.stdin)
     with held(Path.cwd()):
-        asyncio.run(keep(Order(**{**given, "command": tuple(given["command"])})))
+        asyncio.run(keep(CommandOrder(**{**given, "command": tuple(given["command"])})))

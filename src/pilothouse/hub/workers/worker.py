@@ -74,7 +74,7 @@ LAST_S = 2
 """A worker whose parent has died is gone after this, whatever it does."""
 
 
-def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink) -> int:
+def serve(order: zygote.WorkerOrder, listener: socket.socket, link: zygote.ZygoteLink) -> int:
     """Be a worker until a signal comes."""
     # What the parent had is frozen already; see wiring/standalone.py for why the collector is
     # calmed.
@@ -88,7 +88,10 @@ def serve(order: zygote.Order, listener: socket.socket, link: zygote.ZygoteLink)
 
 
 async def _serve(
-    order: zygote.Order, listener: socket.socket, lines: socket.socket, link: zygote.ZygoteLink
+    order: zygote.WorkerOrder,
+    listener: socket.socket,
+    lines: socket.socket,
+    link: zygote.ZygoteLink,
 ) -> None:
     asyncio.get_running_loop().add_reader(link.fileno(), _orphaned, link)
     # To the very end: a second signal must not cut short what the first one began.
@@ -110,7 +113,7 @@ async def _answering(
     settings: Settings,
     listener: socket.socket,
     lines: socket.socket,
-    order: zygote.Order | None = None,
+    order: zygote.WorkerOrder | None = None,
 ) -> AsyncIterator[Log]:
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.transports.asgi import serving
@@ -131,7 +134,7 @@ async def _answering(
 
 @asynccontextmanager
 async def _runtime(
-    settings: Settings, redactor: Redactor, log: Log, order: zygote.Order | None
+    settings: Settings, redactor: Redactor, log: Log, order: zygote.WorkerOrder | None
 ) -> AsyncIterator[Runtime]:
     """A worker's runtime has the hub's services; that of a rehearsal, without an order, its own."""
     if order is None:

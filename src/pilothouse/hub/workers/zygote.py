@@ -37,7 +37,7 @@ from pilothouse.machine.shared_pages import share_what_lives
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    type Serve = Callable[[Order, socket.socket, ZygoteLink], int]
+    type Serve = Callable[[WorkerOrder, socket.socket, ZygoteLink], int]
     """Serves on the listener until a signal or until the link breaks; the exit code."""
 
 LONGEST = 4 << 20
@@ -50,7 +50,7 @@ _READY, _FAILED = b"+", b"-"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkerOrder:
     """A worker that is wanted."""
 
     name: str
@@ -72,7 +72,7 @@ class ZygoteProtocolError(ValueError):
 _TEXTS = ("fork", "socket", "cwd", "session", "services", "temp")
 
 
-def parse_order(word: Mapping[str, Any]) -> Order:
+def parse_order(word: Mapping[str, Any]) -> WorkerOrder:
     """Return the worker that a word asks for. Raises ZygoteProtocolError."""
     for name in _TEXTS:
         if not isinstance(word.get(name), str):
@@ -80,7 +80,7 @@ def parse_order(word: Mapping[str, Any]) -> Order:
     if not isinstance(word.get("settings"), dict):
         raise ZygoteProtocolError("settings must be an object")
     name, path, cwd, session, services, temp = (word[one] for one in _TEXTS)
-    return Order(name, path, cwd, word["settings"], session, services, temp)
+    return WorkerOrder(name, path, cwd, word["settings"], session, services, temp)
 
 
 def _heard(line: bytes) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Zygote:
         else:
             raise ZygoteProtocolError("neither fork nor signal")
 
-    def _fork(self, order: Order) -> None:
+    def _fork(self, order: WorkerOrder) -> None:
         if self._leaving:
             raise OSError("the parent of the workers is about to end")
         listener = listen_at(order.socket)
@@ -233,7 +233,7 @@ class Zygote:
         self._tell(forked=order.name, pid=pid)
 
     def _become_worker(
-        self, order: Order, listener: socket.socket, end: socket.socket, parent: int
+        self, order: WorkerOrder, listener: socket.socket, end: socket.socket, parent: int
     ) -> NoReturn:
         """In the fork: what belongs to the parent is let go of, and the worker never returns."""
         code = 1

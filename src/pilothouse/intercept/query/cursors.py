@@ -15,7 +15,7 @@ BIGGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RowOrder:
     column: str
     descending: bool
 
@@ -28,7 +28,7 @@ class Order:
         return f"{self.column} {'desc' if self.descending else 'asc'}"
 
 
-def read_order(text: str) -> Order:
+def read_order(text: str) -> RowOrder:
     """`column direction`; raises InvalidInput."""
     column, direction = (*text.split(), "", "")[:2] if len(text.split()) == 2 else ("", "")
     if column not in ORDERS or direction.lower() not in ("asc", "desc"):
@@ -39,7 +39,7 @@ def read_order(text: str) -> Order:
             expected=f"one of {', '.join(ORDERS)}, then asc or desc",
             received=text[:80],
         )
-    return Order(column, direction.lower() == "desc")
+    return RowOrder(column, direction.lower() == "desc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Place:
     """Ids that were sorted together, for orders without an index; 0: not yet chosen."""
 
 
-def write_cursor(place: Place, order: Order, question: tuple[str, str | None]) -> str:
+def write_cursor(place: Place, order: RowOrder, question: tuple[str, str | None]) -> str:
     packed = json.dumps([str(order), _tag(question), *astuple(place)], separators=(",", ":"))
     return base64.urlsafe_b64encode(packed.encode()).decode().rstrip("=")
 
 
-def read_cursor(text: str, order: Order, question: tuple[str, str | None]) -> Place:
+def read_cursor(text: str, order: RowOrder, question: tuple[str, str | None]) -> Place:
     """The place that a cursor of the same filter, order and session names; raises InvalidInput."""
     if not text:
         return Place()

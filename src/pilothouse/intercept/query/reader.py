@@ -21,7 +21,13 @@ from pilothouse.intercept.filter.sql import EVERYTHING, INDEXED_ORDERS, INDEXES,
 from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
 from pilothouse.intercept.query.connection import Reading, Snapshot
-from pilothouse.intercept.query.cursors import Order, Place, read_cursor, read_order, write_cursor
+from pilothouse.intercept.query.cursors import (
+    Place,
+    RowOrder,
+    read_cursor,
+    read_order,
+    write_cursor,
+)
 from pilothouse.intercept.query.scan import Found, Walk
 
 if TYPE_CHECKING:
@@ -143,7 +149,7 @@ class _Asked:
     """One page being put together."""
 
     def __init__(
-        self, reading: Reading, snapshot: Snapshot, plan: Plan, order: Order, ask: HistoryAsk
+        self, reading: Reading, snapshot: Snapshot, plan: Plan, order: RowOrder, ask: HistoryAsk
     ) -> None:
         self.reading, self.snapshot, self.plan = reading, snapshot, plan
         self.order, self.ask = order, ask
