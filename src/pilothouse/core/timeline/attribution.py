@@ -149,7 +149,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class LineOwner:
     """The request that a line is about."""
 
     key: str
@@ -181,7 +181,7 @@ class LogOwners:
         for id in request.ids:
             self._by_id.setdefault(id, []).append(request)
 
-    def find(self, lines: Sequence[LogLine]) -> list[Owner | None]:
+    def find(self, lines: Sequence[LogLine]) -> list[LineOwner | None]:
         """Return the owner of each line, as far as it is known. A request about which an error is
         known, or whose path is known by other errors, is not guessed to have led to this one."""
         found = [self._of_id(line) or self._of_path(line) for line in lines]
@@ -200,7 +200,7 @@ class LogOwners:
         ]
 
     def _said_of(
-        self, lines: Sequence[LogLine], owners: Sequence[Owner | None]
+        self, lines: Sequence[LogLine], owners: Sequence[LineOwner | None]
     ) -> dict[str, Counter[str]]:
         """Path → the errors that are known of it, and how often."""
         says: dict[str, Counter[str]] = {}
@@ -210,25 +210,25 @@ class LogOwners:
                 said[_without_numbers(line.text)] += 1
         return says
 
-    def _is_rare(self, line: LogLine, owner: Owner, says: Mapping[str, Counter[str]]) -> bool:
+    def _is_rare(self, line: LogLine, owner: LineOwner, says: Mapping[str, Counter[str]]) -> bool:
         """Whether its path is known rather by another error: then lines of two requests mixed."""
         said = says[self._paths[owner.key]]
         return said[_without_numbers(line.text)] < max(said.values())
 
-    def _of_id(self, line: LogLine) -> Owner | None:
+    def _of_id(self, line: LogLine) -> LineOwner | None:
         for id in ids_in(line.text):
             owners = self._by_id.get(id, [])
             requests = [one for one in owners if not one.key.startswith("packet:")] or owners
             if len(requests) == 1:
-                return Owner(requests[0].key, "id", "the line has the request's id")
+                return LineOwner(requests[0].key, "id", "the line has the request's id")
             under_way = [one for one in requests if one.spans(line.at, LATE_MS)]
             if under_way:
                 why = f"the line has an id that {len(requests)} requests carry"
                 newest = max(under_way, key=lambda request: request.at)
-                return Owner(newest.key, "time", why, len(under_way) - 1)
+                return LineOwner(newest.key, "time", why, len(under_way) - 1)
         return None
 
-    def _of_path(self, line: LogLine) -> Owner | None:
+    def _of_path(self, line: LogLine) -> LineOwner | None:
         if found := self._named(line, line.text):
             return _by_path(line, found, "path", "names")
         found = self._named(line, line.following) if line.is_error else []
@@ -257,7 +257,7 @@ class LogOwners:
 
     def _of_time(
         self, line: LogLine, taken: Collection[str], says: Mapping[str, Counter[str]]
-    ) -> Owner | None:
+    ) -> LineOwner | None:
         """An error that was written while a request was under way that failed."""
         found = self._under_way(line) if line.is_error else []
         said = _without_numbers(line.text)
@@ -268,12 +268,12 @@ class LogOwners:
         # It is written, and then answered.
         nearest = min(found, key=lambda request: abs(request.answered - (line.at or 0)))
         why = f"an error was written {_when(line.at, nearest)}, and it failed"
-        return Owner(nearest.key, "time", why, len({one.path for one in found}) - 1)
+        return LineOwner(nearest.key, "time", why, len({one.path for one in found}) - 1)
 
 
-def _by_path(line: LogLine, found: Sequence[LoggedRequest], way: Way, verb: str) -> Owner:
+def _by_path(line: LogLine, found: Sequence[LoggedRequest], way: Way, verb: str) -> LineOwner:
     nearest = min(found, key=lambda request: _distance(request.ended, line.at))
-    return Owner(nearest.key, way, f"the line {verb} its path, {_when(line.at, nearest)}")
+    return LineOwner(nearest.key, way, f"the line {verb} its path, {_when(line.at, nearest)}")
 
 
 def _is_of_one_session(request: LoggedRequest, line: LogLine) -> bool:

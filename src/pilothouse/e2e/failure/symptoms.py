@@ -30,7 +30,7 @@ from pilothouse.e2e.failure.digest import cut, exchanges, path_of, short_url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pilothouse.core.timeline.attribution import Owner
+    from pilothouse.core.timeline.attribution import LineOwner
     from pilothouse.e2e.failure.digest import DigestExchange
     from pilothouse.e2e.model import ServerLogged
     from pilothouse.e2e.step import Step
@@ -221,7 +221,7 @@ class _View:
         owners = LogOwners(map(_asked, self.exchanges)).find(
             [complaint.line for complaint in scene.complaints]
         )
-        self.owned: dict[str, list[tuple[Complaint, Owner]]] = {}
+        self.owned: dict[str, list[tuple[Complaint, LineOwner]]] = {}
         self.unowned: list[Complaint] = []
         for complaint, owner in zip(scene.complaints, owners, strict=True):
             if owner is None:

@@ -45,7 +45,7 @@ class SocketEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class SocketOwner:
     """Whose a socket is."""
 
     uid: int
@@ -57,7 +57,9 @@ class Untold(Exception):
     """This system does not tell who owns a socket."""
 
 
-def owner_of(local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp") -> Owner | None:
+def owner_of(
+    local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp"
+) -> SocketOwner | None:
     """Return the owner of the socket at `local` that is connected to `remote`; None without one.
 
     A UDP socket need not be connected: it is found by `local` alone.
@@ -102,7 +104,7 @@ def netlink_answers() -> bool:
             return False
 
 
-def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> Owner | None:
+def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> SocketOwner | None:
     """Raises OSError where the kernel refuses the question."""
     answer = _answer(local, remote, transport)
     if answer is None:
@@ -116,7 +118,7 @@ def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> Owner | N
 
 def _answer(
     local: SocketEnd, remote: SocketEnd, transport: Transport
-) -> tuple[int, tuple[int, int], Owner] | None:
+) -> tuple[int, tuple[int, int], SocketOwner] | None:
     """Return the state, the ports and the owner of a socket as the kernel tells them."""
     # One for each question: it costs microseconds, and nothing is shared with threads and children.
     with socket.socket(
@@ -133,7 +135,7 @@ def _answer(
             return None
         raise OSError(refusal, os.strerror(refusal))
     _, state, pair, uid, inode = _ANSWER.unpack_from(data, _HEADER.size)
-    return state, _PORTS.unpack_from(pair), Owner(uid, inode)
+    return state, _PORTS.unpack_from(pair), SocketOwner(uid, inode)
 
 
 def _question(local: SocketEnd, remote: SocketEnd, transport: Transport) -> bytes:
@@ -155,7 +157,7 @@ def _question(local: SocketEnd, remote: SocketEnd, transport: Transport) -> byte
 
 def owner_in_proc(
     local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp"
-) -> Owner | None:
+) -> SocketOwner | None:
     """Return what `owner_of` returns, read from /proc. Raises Untold where that cannot be read."""
     is_readable = False
     for version in ("", "6"):  # a socket for IPv6 may be connected to an IPv4 address
@@ -170,7 +172,7 @@ def owner_in_proc(
                     continue
                 other = _at(words[2])
                 if other == remote or (transport == "udp" and other.port == 0):
-                    return Owner(int(words[7]), int(words[9]))
+                    return SocketOwner(int(words[7]), int(words[9]))
     if not is_readable:
         raise Untold("neither netlink nor /proc/net tells who owns a socket")
     return None

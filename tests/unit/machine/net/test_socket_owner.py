@@ -16,7 +16,13 @@ import pytest
 
 from pilothouse.machine.net import local_users, socket_owner
 from pilothouse.machine.net.local_users import Caller, caller_at, is_of_own_process
-from pilothouse.machine.net.socket_owner import Owner, SocketEnd, owner_in_proc, owner_of, plain
+from pilothouse.machine.net.socket_owner import (
+    SocketEnd,
+    SocketOwner,
+    owner_in_proc,
+    owner_of,
+    plain,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +67,8 @@ def test_the_owner_of_the_other_end_is_told_alike_by_netlink_and_proc(
     with connected(listens, connects) as (client, ours):
         there, here = _end(ours.getpeername()), _end(ours.getsockname())
         inode = os.fstat(client.fileno()).st_ino
-        assert owner_of(there, here) == Owner(os.getuid(), inode)
-        assert owner_in_proc(there, here) == Owner(os.getuid(), inode)
+        assert owner_of(there, here) == SocketOwner(os.getuid(), inode)
+        assert owner_in_proc(there, here) == SocketOwner(os.getuid(), inode)
         assert caller_at(ours.getpeername(), ours.getsockname()) is Caller.OWN
         assert is_of_own_process(there, here)
 
@@ -105,7 +111,7 @@ def test_the_sender_of_a_datagram_is_found_by_its_port() -> None:
         receiver.bind(("127.0.0.1", 0))
         sender.bind(("127.0.0.1", 0))
         there, here = _end(sender.getsockname()), _end(receiver.getsockname())
-        owner = Owner(os.getuid(), os.fstat(sender.fileno()).st_ino)
+        owner = SocketOwner(os.getuid(), os.fstat(sender.fileno()).st_ino)
         assert owner_of(there, here, "udp") == owner_in_proc(there, here, "udp") == owner
         sender.connect(receiver.getsockname())
         assert owner_of(there, here, "udp") == owner_in_proc(there, here, "udp") == owner
@@ -137,7 +143,7 @@ def test_other_users_are_others_and_root_is_let_in(monkeypatch: pytest.MonkeyPat
     ends = ("127.0.0.1", 1), ("127.0.0.1", 2)
     own = os.getuid()
     for uid, caller in ((0, Caller.OWN), (own, Caller.OWN), (own + 1, Caller.OTHER)):
-        monkeypatch.setattr(local_users, "owner_of", lambda *_, uid=uid: Owner(uid, 7))
+        monkeypatch.setattr(local_users, "owner_of", lambda *_, uid=uid: SocketOwner(uid, 7))
         assert caller_at(*ends) is caller
 
 
