@@ -47,7 +47,7 @@ _INSERT = "INSERT INTO {0} (rowid, text) SELECT value ->> 0, value ->> 1 FROM js
 _TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
 
 
-class Part(NamedTuple):
+class IndexedText(NamedTuple):
     """A piece of what a packet has to be found by."""
 
     id: int
@@ -72,7 +72,7 @@ class Indexer:
         """A segment takes no more packets once it has about so many characters of text."""
         self._connection = connection
         self._segment_size = segment_size
-        self._parts: deque[Part] = deque()
+        self._parts: deque[IndexedText] = deque()
         """Read, but not indexed yet."""
         self._progress = self._read_progress()
         self._inserting = Pace(STEP_S, least=LEAST_CHARS, most=MOST_CHARS)
@@ -103,7 +103,7 @@ class Indexer:
                 return True
         return self._merge()
 
-    def _add(self, parts: list[Part]) -> None:
+    def _add(self, parts: list[IndexedText]) -> None:
         with transaction(self._connection):
             found = self._read_progress()
             if found != self._progress:
@@ -138,7 +138,7 @@ class Indexer:
                 break
         cursor.close()
 
-    def _some(self, most: int) -> Iterator[Part]:
+    def _some(self, most: int) -> Iterator[IndexedText]:
         chars = 0
         for part in self._parts:
             chars += len(part.text)
@@ -146,7 +146,7 @@ class Indexer:
                 return
             yield part
 
-    def _insert(self, parts: list[Part], before: Progress) -> Progress:
+    def _insert(self, parts: list[IndexedText], before: Progress) -> Progress:
         """Index them, all in one segment; how far it has got with them."""
         indexed_to, segment, size = before
         is_full = size >= self._segment_size
@@ -259,11 +259,11 @@ class Indexer:
         return True
 
 
-def _parts(packet_id: int, url: str, text: str, size: int) -> Iterator[Part]:
+def _parts(packet_id: int, url: str, text: str, size: int) -> Iterator[IndexedText]:
     """The same rowid may be inserted again: without positions its tokens are simply added."""
     starts = range(0, max(1, len(text) - OVERLAP), size - OVERLAP)
     for start in starts:
-        yield Part(
+        yield IndexedText(
             packet_id,
             "" if start else url,
             text[start : start + size],

@@ -157,7 +157,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BodyPart:
     """A part of a body as it is shown."""
 
     text: str
@@ -168,7 +168,7 @@ class Part:
     """Where to read on; None at the end."""
 
 
-def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> Part:
+def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> BodyPart:
     """Text is never cut within a character; what is no text is shown as base64."""
     content, readable = shown_body(head, body, redactor)
     piece = content[wanted.offset : wanted.offset + wanted.most]
@@ -180,7 +180,7 @@ def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> Pa
         text, taken = base64.b64encode(piece).decode(), len(piece)
     end = wanted.offset + taken
     more = end if end < len(content) else None
-    return Part(text, not readable and bool(piece), len(content), more)
+    return BodyPart(text, not readable and bool(piece), len(content), more)
 
 
 def shown_body(head: bytes, body: bytes, redactor: Redactor) -> tuple[bytes, bool]:
@@ -306,7 +306,7 @@ def _bodies(
     return {**made, "truncated": truncated} if truncated else made
 
 
-def _rest(name: str, part: Part, shown: Range) -> dict[str, Any]:
+def _rest(name: str, part: BodyPart, shown: Range) -> dict[str, Any]:
     """Which bytes of a body are shown, of how many, and how to get the next ones."""
     made: dict[str, Any] = {"offset": min(shown.offset, part.total), "total": part.total}
     if part.total >= DECODED_LIMIT:
