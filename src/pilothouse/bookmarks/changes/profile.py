@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from pilothouse.bookmarks.changes.journal import Journal
-    from pilothouse.bookmarks.extension.peer import Peer
+    from pilothouse.bookmarks.extension.peer import SocketPeer
 
     type OnConnected = Callable[[ConnectedProfile], Awaitable[object]]
     """Finishes what a lost connection left half done."""
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ConnectedProfile:
     """Implements `ports.Profile` for one connection; the lock and the journal outlive it."""
 
-    def __init__(self, peer: Peer, journal: Journal, lock: asyncio.Lock) -> None:
+    def __init__(self, peer: SocketPeer, journal: Journal, lock: asyncio.Lock) -> None:
         self.peer = peer
         self.journal = journal
         self._lock = lock

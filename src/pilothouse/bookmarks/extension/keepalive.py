@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from websockets.asyncio.server import ServerConnection
 
-    from pilothouse.bookmarks.extension.peer import Peer
+    from pilothouse.bookmarks.extension.peer import SocketPeer
 
 WENT_AWAY = 1001
 LONGEST_REASON = 120
@@ -46,7 +46,7 @@ USUAL = Timing()
 
 
 async def keep(
-    peer: Peer,
+    peer: SocketPeer,
     socket: ServerConnection,
     timing: Timing,
     *,
@@ -73,7 +73,9 @@ async def keep(
         peer.leave(WENT_AWAY, "the extension closed it")
 
 
-async def _read(peer: Peer, socket: ServerConnection, tell: Callable[[Happening], None]) -> None:
+async def _read(
+    peer: SocketPeer, socket: ServerConnection, tell: Callable[[Happening], None]
+) -> None:
     loop = asyncio.get_running_loop()
     with suppress(ConnectionClosed):
         while True:
@@ -92,7 +94,7 @@ async def _read(peer: Peer, socket: ServerConnection, tell: Callable[[Happening]
 
 
 async def _beat(
-    peer: Peer, socket: ServerConnection, every_s: float, is_paired: Callable[[], bool]
+    peer: SocketPeer, socket: ServerConnection, every_s: float, is_paired: Callable[[], bool]
 ) -> None:
     """Keep Chrome's worker awake, for as long as the code that let it in is the right one."""
     with suppress(ConnectionClosed):
@@ -105,7 +107,7 @@ async def _beat(
             await socket.send(protocol.HEARTBEAT, text=True)
 
 
-async def _watch(peer: Peer, silence_s: float) -> None:
+async def _watch(peer: SocketPeer, silence_s: float) -> None:
     loop = asyncio.get_running_loop()
     while True:
         wait = peer.heard_at + silence_s - loop.time()
@@ -115,7 +117,7 @@ async def _watch(peer: Peer, silence_s: float) -> None:
     peer.leave(protocol.TROUBLE, f"it was silent for {silence_s:g} s")
 
 
-async def _close_when_left(peer: Peer, socket: ServerConnection, within_s: float) -> None:
+async def _close_when_left(peer: SocketPeer, socket: ServerConnection, within_s: float) -> None:
     await asyncio.wait([peer.left])  # awaited by itself, it would be cancelled with this task
     leaving = peer.left.result()
     try:

@@ -37,7 +37,7 @@ class Leaving:
     why: str
 
 
-class Peer:
+class SocketPeer:
     """Implements `ports.Peer` on one socket."""
 
     def __init__(

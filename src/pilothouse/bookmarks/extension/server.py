@@ -23,7 +23,7 @@ from pilothouse.bookmarks.extension import protocol
 from pilothouse.bookmarks.extension.admission import Socket, Strangers, check_request
 from pilothouse.bookmarks.extension.guidance import HOST, Guidance
 from pilothouse.bookmarks.extension.keepalive import USUAL, closing_words, keep
-from pilothouse.bookmarks.extension.peer import Peer
+from pilothouse.bookmarks.extension.peer import SocketPeer
 from pilothouse.bookmarks.extension.protocol import NotAdmitted
 from pilothouse.bookmarks.model import TREE_URI
 from pilothouse.core.declare.faults import RateLimited
@@ -221,7 +221,7 @@ class ExtensionServer:
         else:
             socket.may_say(MAX_BYTES)
             await socket.send(protocol.welcome(self._server), text=True)
-            peer = Peer(socket, hello, self._numbers, self._timing.answer_s)
+            peer = SocketPeer(socket, hello, self._numbers, self._timing.answer_s)
             await self._keep(ConnectedProfile(peer, known.journal, known.lock), socket)
 
     async def _admitted(self, socket: Socket) -> ExtensionHello:
@@ -286,7 +286,7 @@ class ExtensionServer:
 
     # What agents are told
 
-    def _came_or_went(self, peer: Peer) -> None:
+    def _came_or_went(self, peer: SocketPeer) -> None:
         self._guidance.connected([profile.peer.name for profile in self.profiles])
         self._say_state()
         if not peer.is_gone:
@@ -298,7 +298,7 @@ class ExtensionServer:
         for watcher in self._watchers:
             watcher()
 
-    def _tell(self, peer: Peer, happening: Happening) -> None:
+    def _tell(self, peer: SocketPeer, happening: Happening) -> None:
         event = happening.event(self._clock(), peer.name)
         for view in self._views:
             view.tell(event)
