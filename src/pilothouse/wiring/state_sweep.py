@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.retention import Kept, Reason, Removal
     from pilothouse.core.settings import Settings
-    from pilothouse.machine.state.places import Place
+    from pilothouse.machine.state.places import StateFolder
 
 HALF_WRITTEN = re.compile(r"\.trace-\d+\.(?:unmasked\.raw|part)", re.ASCII)
 """A trace before its secrets are masked, and while they are (e2e/tools/export.py)."""
@@ -208,7 +208,7 @@ class _Sweeper:
         if why not in self._report.failed:
             self._report.failed.append(why)
 
-    def _remove_from(self, folder: int, place: Place, removal: Removal) -> bool:
+    def _remove_from(self, folder: int, place: StateFolder, removal: Removal) -> bool:
         """Raises OSError: not all of it could be removed."""
         kept = removal.kept
         mark = place.mark(self._settings, self._environ, kept.name)
@@ -243,7 +243,7 @@ class _Sweeper:
             return True
 
 
-def _unlink(place: Place, name: str, folder: int) -> None:
+def _unlink(place: StateFolder, name: str, folder: int) -> None:
     """Raises OSError: not all of it could be removed."""
     if not place.are_folders:
         # Without them a database is an older one; they alone would harm the next.

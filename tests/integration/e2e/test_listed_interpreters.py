@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pilothouse.e2e.command_policy.arguments import check_arguments
-from pilothouse.e2e.command_policy.own_code import Place, Unfit
+from pilothouse.e2e.command_policy.own_code import CommandPlace, Unfit
 from tests.support.session_life import PLAIN, Driver, open_place
 from tests.support.until import wait_until
 
@@ -278,7 +278,7 @@ def test_a_module_is_the_sessions_own_where_python_takes_it_from_there(
     )
     taken = said.stdout == "own\n"
     assert taken == (flag == "-u" and MODULES[module]), said.stderr
-    place = Place(own, (own,), programs=(python,))
+    place = CommandPlace(own, (own,), programs=(python,))
     assert place.has_module(module) == MODULES[module]
     words = (flag, "-m", module)
     if taken:

@@ -108,7 +108,7 @@ def root_name(node: Node) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PathTarget:
     """What an address leads to: a node that is there, and titles below it that are not."""
 
     id: str
@@ -129,14 +129,14 @@ async def find(peer: Peer, address: str, *, field: str = "id", folder: bool = Fa
     return place.id
 
 
-async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -> Place:
+async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -> PathTarget:
     """How far a path exists; `folder` wants a folder at its end.
 
     Raises:
         InvalidInput, BookmarkNotFound (of its first title), AmbiguousPath.
     """
     if is_id(address):
-        return Place(_as_chrome_has_it(address))
+        return PathTarget(_as_chrome_has_it(address))
     first, *titles = parse_path(address, field)
     if folder and len(titles) + 1 >= DEEPEST:  # what is put into it lies one deeper
         raise too_deep(field)
@@ -149,9 +149,9 @@ async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -
             if child["title"] == title and ("url" not in child or (is_last and not folder))
         ]
         if not found:
-            return Place(place, tuple(titles[at:]))
+            return PathTarget(place, tuple(titles[at:]))
         place = _only(found, address, field)
-    return Place(place)
+    return PathTarget(place)
 
 
 async def _root(peer: Peer, first: str, address: str, field: str) -> str:
@@ -181,7 +181,7 @@ def _only(found: Sequence[Node], address: str, field: str) -> str:
     return str(found[0]["id"])
 
 
-async def _not_found(peer: Peer, address: str, place: Place, field: str) -> BookmarkNotFound:
+async def _not_found(peer: Peer, address: str, place: PathTarget, field: str) -> BookmarkNotFound:
     children: list[Node] = await peer.ask("getChildren", {"id": place.id})
     wanted = place.missing[0]
     if page := next((child for child in children if child["title"] == wanted), None):

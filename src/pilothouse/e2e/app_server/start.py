@@ -15,7 +15,7 @@ from pilothouse.e2e.app_server.contract_server import start_contract
 from pilothouse.e2e.app_server.detect import detect, local_program, why_none
 from pilothouse.e2e.app_server.logs.output import open_output
 from pilothouse.e2e.app_server.plain import RunningApp, start_plain
-from pilothouse.e2e.command_policy.own_code import Place
+from pilothouse.e2e.command_policy.own_code import CommandPlace
 from pilothouse.e2e.command_policy.policy import check_command, check_cwd, child_env
 from pilothouse.e2e.model import LogPaths, ServerStartFailed
 
@@ -165,8 +165,8 @@ class Starter:
         """Return what judges a command before it runs again, where a list says what may run."""
         return (lambda: None) if self.settings.server_command_path is None else check
 
-    def _place(self, cwd: Path) -> Place:
-        return Place(cwd, self.roots, self.environ.get("PATH", ""))
+    def _place(self, cwd: Path) -> CommandPlace:
+        return CommandPlace(cwd, self.roots, self.environ.get("PATH", ""))
 
 
 def own_origins(urls: Iterable[str]) -> frozenset[Origin]:

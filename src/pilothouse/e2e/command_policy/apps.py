@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pilothouse.e2e.command_policy.own_code import Place
+    from pilothouse.e2e.command_policy.own_code import CommandPlace
 
 _BROUGHT = re.compile(
     # A name alone is one of the server's own list, or of what was installed for it.
@@ -30,7 +30,7 @@ _BROUGHT = re.compile(
 """Classes that come with servers."""
 
 
-def check_app(text: str, place: Place, bases: Sequence[Path] = ()) -> None:
+def check_app(text: str, place: CommandPlace, bases: Sequence[Path] = ()) -> None:
     """Check an app as servers take it: `module`, `module:name`, `shop/app.py:create('dev')`.
 
     Raises:
@@ -43,7 +43,7 @@ def check_app(text: str, place: Place, bases: Sequence[Path] = ()) -> None:
         raise Unfit(f"{name} is more than the name of an app, or a call of it with literals")
 
 
-def check_module(given: str, place: Place, bases: Sequence[Path] = ()) -> None:
+def check_module(given: str, place: CommandPlace, bases: Sequence[Path] = ()) -> None:
     """Check that a server takes a module from the session's folders: by its name, or by a path.
 
     Raises:
@@ -74,7 +74,7 @@ def check_module(given: str, place: Place, bases: Sequence[Path] = ()) -> None:
     raise no_module(f"{given} is no module in the folder in which it runs ({folders})", name, place)
 
 
-def check_class(given: str, place: Place, bases: Sequence[Path] = ()) -> None:
+def check_class(given: str, place: CommandPlace, bases: Sequence[Path] = ()) -> None:
     """Check a class that does a part of a server's work: one that servers bring, or an own one.
 
     Raises:
@@ -87,7 +87,7 @@ def check_class(given: str, place: Place, bases: Sequence[Path] = ()) -> None:
     check_module(module, place, bases)
 
 
-def no_module(reason: str, module: str, place: Place) -> Unfit:
+def no_module(reason: str, module: str, place: CommandPlace) -> Unfit:
     """Return the fault for a module that is not in the folder in which Python runs."""
     unfit = Unfit(reason)
     source = place.cwd / "src"

@@ -21,14 +21,14 @@ from pilothouse.e2e.command_policy.served_code import check_configs, check_serve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pilothouse.e2e.command_policy.own_code import Place
+    from pilothouse.e2e.command_policy.own_code import CommandPlace
     from pilothouse.e2e.command_policy.runners import Runner
 
 _URL = re.compile(r".*://|(data|file|node|npm|jsr|https?|blob):", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-def check_arguments(name: str, args: Sequence[str], place: Place) -> None:
+def check_arguments(name: str, args: Sequence[str], place: CommandPlace) -> None:
     """Check that a listed program does what it was listed for. `name` is its plain name.
 
     Raises:
@@ -90,7 +90,7 @@ def _without_options(name: str, runner: Runner, words: list[str]) -> list[str]:
     return [word for word in words if not word.startswith("-")]
 
 
-def _take_options(name: str, runner: Runner, words: list[str], place: Place) -> set[str]:
+def _take_options(name: str, runner: Runner, words: list[str], place: CommandPlace) -> set[str]:
     """Take the known options off the front and return them."""
     taken = set()
     while words and words[0].startswith(tuple(runner.signs)):
@@ -115,7 +115,7 @@ def _known(option: str, flags: str) -> bool:
 # Python
 
 
-def _check_python(name: str, runner: Runner, words: list[str], place: Place) -> None:
+def _check_python(name: str, runner: Runner, words: list[str], place: CommandPlace) -> None:
     looks_here = True
     while words and words[0].startswith("-"):
         option = words.pop(0)
@@ -135,7 +135,7 @@ def _check_python(name: str, runner: Runner, words: list[str], place: Place) -> 
 
 
 def _check_module(
-    name: str, module: str, rest: Sequence[str], place: Place, *, looks_here: bool
+    name: str, module: str, rest: Sequence[str], place: CommandPlace, *, looks_here: bool
 ) -> None:
     if looks_here and place.has_module(module):
         return
@@ -153,7 +153,7 @@ def _check_module(
 
 
 def _check_script(
-    name: str, runner: Runner, script: str, rest: Sequence[str], place: Place
+    name: str, runner: Runner, script: str, rest: Sequence[str], place: CommandPlace
 ) -> None:
     if _SCHEME.match(script) or _URL.match(script):
         raise Unfit(f"{name} would run code from {script}")
@@ -174,7 +174,7 @@ def _check_script(
     check_server(path.name, rest, place, path.parent)
 
 
-def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place) -> None:
+def _check_installed(script: str, path: Path, rest: Sequence[str], place: CommandPlace) -> None:
     real = Path(os.path.realpath(path))
     module = known_name((real.parent if real.stem == "__main__" else real).name)
     if module not in MODULES or not serves(module, subcommand_of(module, rest)):
@@ -185,7 +185,7 @@ def _check_installed(script: str, path: Path, rest: Sequence[str], place: Place)
     check_server(module, rest, place)
 
 
-def _check_package(package: str, rest: Sequence[str], place: Place) -> None:
+def _check_package(package: str, rest: Sequence[str], place: CommandPlace) -> None:
     if not PACKAGE.fullmatch(package):
         raise Unfit(f"{package} is not the name of a package")
     if os.path.isfile(place.cwd / package):
@@ -193,7 +193,9 @@ def _check_package(package: str, rest: Sequence[str], place: Place) -> None:
     _check_tool(package if package.startswith("@") else package.partition("@")[0], rest, place)
 
 
-def _check_program(name: str, runner: Runner, what: str, rest: Sequence[str], place: Place) -> None:
+def _check_program(
+    name: str, runner: Runner, what: str, rest: Sequence[str], place: CommandPlace
+) -> None:
     if _URL.match(what):
         raise Unfit(f"{name} would run code from {what}")
     file = what.rpartition("/")[2]
@@ -212,13 +214,13 @@ def _check_program(name: str, runner: Runner, what: str, rest: Sequence[str], pl
     check_arguments(plain_name(file.partition("@")[0] or file), rest, place)
 
 
-def _check_tool(name: str, rest: Sequence[str], place: Place) -> None:
+def _check_tool(name: str, rest: Sequence[str], place: CommandPlace) -> None:
     """Check what a package of npm is told: it may be a program that is known."""
     check_arguments(plain_name(name), rest, place)
     check_configs(rest, place)
 
 
-def _is_bare(word: str, place: Place) -> bool:
+def _is_bare(word: str, place: CommandPlace) -> bool:
     """Tell whether a word is no path, and no file or link of the folder either."""
     return "/" not in word and not os.path.lexists(place.cwd / word)
 

@@ -64,7 +64,7 @@ class Outside(Unfit):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """Where a command runs, and the folders from which it may take code."""
 
     cwd: Path

@@ -30,14 +30,14 @@ from pilothouse.e2e.model import CommandNotAllowed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pilothouse.e2e.command_policy.own_code import Place
+    from pilothouse.e2e.command_policy.own_code import CommandPlace
 
 
 def check_command(
     name_or_path: str,
     args: Sequence[str] = (),
     *,
-    place: Place,
+    place: CommandPlace,
     allowed: tuple[str, ...] | None,
     production: bool,
     absolute: bool = False,
@@ -111,7 +111,7 @@ def child_env(
     extra: Mapping[str, str],
     port: int = 0,
     *,
-    restricted_to: Place | None,
+    restricted_to: CommandPlace | None,
 ) -> dict[str, str]:
     """Return the environment of a started command: what servers get of ours, `extra`, and PORT.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pilothouse.e2e.command_policy.own_code import Place
+    from pilothouse.e2e.command_policy.own_code import CommandPlace
 
 FILES = {
     "django": "--pythonpath",
@@ -91,7 +91,9 @@ _PATH = re.compile(r"[/~.].*", re.DOTALL)
 _SEPARATOR = re.compile(r"[,:#]")
 
 
-def check_server(name: str, rest: Sequence[str], place: Place, beside: Path | None = None) -> None:
+def check_server(
+    name: str, rest: Sequence[str], place: CommandPlace, beside: Path | None = None
+) -> None:
     """Check what a server or tool of the framework table is told to load.
 
     Python also imports what lies in the folder of its script, `beside` it.
@@ -137,7 +139,7 @@ def check_server(name: str, rest: Sequence[str], place: Place, beside: Path | No
             _check_paths(word, place, bases)
 
 
-def check_configs(words: Sequence[str], place: Place) -> None:
+def check_configs(words: Sequence[str], place: CommandPlace) -> None:
     """Check the configurations and modules that a tool of Node.js is told to load.
 
     Raises:
@@ -161,14 +163,14 @@ def subcommand_of(name: str, words: Sequence[str]) -> str:
     return operands[0] if operands else ""
 
 
-def _check_paths(text: str, place: Place, bases: Sequence[Path]) -> None:
+def _check_paths(text: str, place: CommandPlace, bases: Sequence[Path]) -> None:
     # As in --config file:conf.py, own/app:app and --pythonpath one,two.
     for piece in filter(None, _SEPARATOR.split(text)):
         for base in bases:
             place.check_inside(piece, base)
 
 
-def _check_assignment(source: str, place: Place, bases: Sequence[Path]) -> None:
+def _check_assignment(source: str, place: CommandPlace, bases: Sequence[Path]) -> None:
     name, _, value = source.partition("=")
     try:
         check_variable(name, value, place, bases)
@@ -177,7 +179,7 @@ def _check_assignment(source: str, place: Place, bases: Sequence[Path]) -> None:
         raise
 
 
-def _check_tool(known: str, words: Sequence[str], place: Place) -> None:
+def _check_tool(known: str, words: Sequence[str], place: CommandPlace) -> None:
     waiting = False
     for word in words:
         flag, equals, value = word.partition("=")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pilothouse.e2e.command_policy.own_code import Place
+    from pilothouse.e2e.command_policy.own_code import CommandPlace
 
 _INJECTING = frozenset(
     "PATH HOME SHELL IFS ENV BASH_ENV BASHOPTS SHELLOPTS PS4 PROMPT_COMMAND CDPATH GLOBIGNORE"
@@ -52,11 +52,11 @@ _HARMLESS = frozenset(
 ).union(f"UVICORN_{option}" for option in _OF_UVICORN.split())
 
 
-def _check_file(given: str, place: Place, _bases: Sequence[Path]) -> None:
+def _check_file(given: str, place: CommandPlace, _bases: Sequence[Path]) -> None:
     place.check_inside(given)
 
 
-_JUDGED: dict[str, Callable[[str, Place, Sequence[Path]], None]] = {
+_JUDGED: dict[str, Callable[[str, CommandPlace, Sequence[Path]], None]] = {
     **dict.fromkeys(("FLASK_APP", "QUART_APP", "UVICORN_APP"), check_app),
     **dict.fromkeys(("UVICORN_LOOP", "UVICORN_HTTP", "UVICORN_WS"), check_class),
     "DJANGO_SETTINGS_MODULE": check_module,
@@ -65,7 +65,7 @@ _JUDGED: dict[str, Callable[[str, Place, Sequence[Path]], None]] = {
 """Variables that name code to load, which may be the session's own."""
 
 
-def check_variable(name: str, value: str, place: Place, bases: Sequence[Path] = ()) -> None:
+def check_variable(name: str, value: str, place: CommandPlace, bases: Sequence[Path] = ()) -> None:
     """Check a variable that a program would be started with, which looks for modules in `bases`.
 
     Raises:

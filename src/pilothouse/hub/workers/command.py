@@ -52,7 +52,7 @@ _ADDRESSES = {"127.0.0.1": _BOTH[:1], "0.0.0.0": _BOTH[:1], "[::1]": _BOTH[1:]}
 _NOBODY = Key("local", "template")
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where a server says that it listens."""
 
     host: str
@@ -165,13 +165,13 @@ class HttpCommand(CommandKind):
         self._announces = announces
 
     async def _start(self, launch: CommandLaunch, within: float) -> Running:
-        told: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[ListenAddress] = asyncio.get_running_loop().create_future()
         what = "say on which port it can be reached"
         if any(PORT_WORD in word for word in launch.argv):
             port = free_port()
             argv = [word.replace(PORT_WORD, str(port)) for word in launch.argv]
             launch = replace(launch, argv=argv)
-            told.set_result(Place("localhost", port))
+            told.set_result(ListenAddress("localhost", port))
             what = f"listen on port {port}"
         said = Said(self._ear(told))
         worker = await SpawnedWorker.open(self._spawn, launch, said, self._keep)
@@ -182,12 +182,12 @@ class HttpCommand(CommandKind):
             reaching.cancel()
         return worker
 
-    def _ear(self, told: asyncio.Future[Place]) -> Callable[[str], None]:
+    def _ear(self, told: asyncio.Future[ListenAddress]) -> Callable[[str], None]:
         def listen(line: str) -> None:
             said = self._announces.search(line)
             if said and not told.done():
                 host, port, path = said.groups(default="")
-                told.set_result(Place(host, int(port), path))
+                told.set_result(ListenAddress(host, int(port), path))
 
         return listen
 
@@ -212,7 +212,7 @@ def _retrieve(task: asyncio.Task[Template]) -> None:
         task.exception()
 
 
-async def _reach(told: asyncio.Future[Place]) -> Upstream:
+async def _reach(told: asyncio.Future[ListenAddress]) -> Upstream:
     """Where it listens, once it does: some say so a moment too early."""
     place = await told
     name = f"{place.host}:{place.port}"

@@ -43,7 +43,7 @@ def read_order(text: str) -> RowOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CursorPosition:
     """The last row that was given, and what is still to be done with those behind it."""
 
     key: str | int | float | None = None
@@ -57,21 +57,21 @@ class Place:
     """Ids that were sorted together, for orders without an index; 0: not yet chosen."""
 
 
-def write_cursor(place: Place, order: RowOrder, question: tuple[str, str | None]) -> str:
+def write_cursor(place: CursorPosition, order: RowOrder, question: tuple[str, str | None]) -> str:
     packed = json.dumps([str(order), _tag(question), *astuple(place)], separators=(",", ":"))
     return base64.urlsafe_b64encode(packed.encode()).decode().rstrip("=")
 
 
-def read_cursor(text: str, order: RowOrder, question: tuple[str, str | None]) -> Place:
+def read_cursor(text: str, order: RowOrder, question: tuple[str, str | None]) -> CursorPosition:
     """The place that a cursor of the same filter, order and session names; raises InvalidInput."""
     if not text:
-        return Place()
+        return CursorPosition()
     packed = _unpacked(text)
     if packed is None:
         raise _refused("cursor is not one that an earlier page returned", text)
     if packed[:2] != [str(order), _tag(question)]:
         raise _refused("cursor belongs to another filter or order", text)
-    place = Place(*packed[2:])
+    place = CursorPosition(*packed[2:])
     # Only one spelling is ours, whatever base64 and JSON would let through besides.
     if write_cursor(place, order, question) != text:
         raise _refused("cursor is not one that an earlier page returned", text)

@@ -22,7 +22,7 @@ from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
 from pilothouse.intercept.query.connection import Reading, Snapshot
 from pilothouse.intercept.query.cursors import (
-    Place,
+    CursorPosition,
     RowOrder,
     read_cursor,
     read_order,
@@ -158,7 +158,7 @@ class _Asked:
         self.session = ask.session if _others(snapshot, ask.session) else None
         self.walk = self._new_walk()
 
-    def page(self, place: Place) -> HistoryPage:
+    def page(self, place: CursorPosition) -> HistoryPage:
         index = INDEXED_ORDERS.get(self.order.column, "")
         if self.order.column == "id":
             return self._by_id(place)
@@ -169,7 +169,7 @@ class _Asked:
     def _new_walk(self) -> Walk:
         return Walk(self.reading, self.snapshot, self.plan, self.session)
 
-    def _by_id(self, place: Place) -> HistoryPage:
+    def _by_id(self, place: CursorPosition) -> HistoryPage:
         low, high = 0, self.snapshot.newest
         if place.id:
             low, high = (0, place.id - 1) if self.order.descending else (place.id + 1, high)
@@ -183,7 +183,7 @@ class _Asked:
         found = self.walk.by_id(low, high, descending=self.order.descending)
         return self._ended(skip, found)
 
-    def _by_index(self, place: Place, index: str) -> HistoryPage:
+    def _by_index(self, place: CursorPosition, index: str) -> HistoryPage:
         after = (place.id, place.key) if place.id else None
         skip = place.skip + self.ask.offset
         if self.plan.is_narrow:
@@ -201,17 +201,17 @@ class _Asked:
         taken = list(islice(found, skip + self.ask.limit + 1))
         given = taken[skip : skip + self.ask.limit]
         if len(taken) > skip + self.ask.limit:
-            return self._page(given, Place(given[-1][1], given[-1][0]), seen=len(taken))
+            return self._page(given, CursorPosition(given[-1][1], given[-1][0]), seen=len(taken))
         if self.walk.complete:
             is_whole = not self.ask.cursor and skip == self.ask.offset
             total = (len(taken), True) if is_whole else None
             return self._page(given, None, seen=len(taken), total=total)
         key = _key(self.snapshot.db, self.order.name, self.walk.reached)
-        place = Place(key, self.walk.reached, max(0, skip - len(taken)))
+        place = CursorPosition(key, self.walk.reached, max(0, skip - len(taken)))
         # The time for this page is used up, so nothing more is counted.
         return self._page(given, place, seen=len(taken), complete=False, total=(0, False))
 
-    def _by_window(self, place: Place) -> HistoryPage:
+    def _by_window(self, place: CursorPosition) -> HistoryPage:
         """As many ids as can be read in time are sorted together; the next window follows."""
         chosen = place.low > 0
         self.reading.watch.start(NEVER if chosen else WINDOW_S)
@@ -229,14 +229,14 @@ class _Asked:
             )
         if len(best) > skip + self.ask.limit:
             last = given[-1]
-            place = Place(last[1], last[0], low=max(low, 1), high=high)
+            place = CursorPosition(last[1], last[0], low=max(low, 1), high=high)
             return self._page(given, place, seen=len(best), complete=is_rest)
         if is_rest:
             return self._page(given, None, seen=len(best))
-        place = Place(skip=max(0, skip - len(best)), high=low - 1)
+        place = CursorPosition(skip=max(0, skip - len(best)), high=low - 1)
         return self._page(given, place, seen=len(best), complete=False)
 
-    def _best(self, low: int, high: int, place: Place) -> list[Found]:
+    def _best(self, low: int, high: int, place: CursorPosition) -> list[Found]:
         """The first rows of the order behind the place, of all that match within the time."""
         wanted = place.skip + self.ask.offset + self.ask.limit + 1
         found = self.walk.by_id(low, high, descending=True, column=self.order.name)
@@ -253,7 +253,7 @@ class _Asked:
     def _page(
         self,
         given: list[Found],
-        place: Place | None,
+        place: CursorPosition | None,
         *,
         seen: int,
         complete: bool = True,

@@ -40,7 +40,7 @@ empty if none does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StateFolder:
     """A folder of ours whose entries are of one kind."""
 
     kind: str
@@ -91,12 +91,12 @@ _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _EXPORT = r"bookmarks-\d{8}-\d{6}-[0-9a-f]{6}\.[a-z]+"
 
 PLACES = (
-    Place("sessions", "state", SESSIONS, _UUID4, are_folders=True, mark=_own),
-    Place(PACKETS, "data", "intercept", r"history\.db", mark=_whole_place),
-    Place("packets set aside", "data", "intercept", r"history\.db\.corrupt-\d{8}T\d+Z"),
-    Place("intercept audit", "data", "intercept", r"audit\.jsonl", stays="4,000 entries"),
-    Place("bookmark exports", "data", "bookmarks/exports", _EXPORT, stays="yours to remove"),
-    Place(
+    StateFolder("sessions", "state", SESSIONS, _UUID4, are_folders=True, mark=_own),
+    StateFolder(PACKETS, "data", "intercept", r"history\.db", mark=_whole_place),
+    StateFolder("packets set aside", "data", "intercept", r"history\.db\.corrupt-\d{8}T\d+Z"),
+    StateFolder("intercept audit", "data", "intercept", r"audit\.jsonl", stays="4,000 entries"),
+    StateFolder("bookmark exports", "data", "bookmarks/exports", _EXPORT, stays="yours to remove"),
+    StateFolder(
         "bookmark journals",
         "data",
         "bookmarks/journals",
@@ -105,7 +105,7 @@ PLACES = (
         least_days=90,
         each="8 MB a profile",
     ),
-    Place(
+    StateFolder(
         "wrapped servers",
         "state",
         WRAP,
@@ -114,8 +114,10 @@ PLACES = (
         mark=_own,
         sign="socket",
     ),
-    Place("hub logs", "state", "hub", r"hub-\d[\w.+!-]*\.log(\.1)?", mark=_lock_of_hub),
-    Place("hub leftovers", "state", "journals", r".+\.journal", stays="the next hub clears up"),
+    StateFolder("hub logs", "state", "hub", r"hub-\d[\w.+!-]*\.log(\.1)?", mark=_lock_of_hub),
+    StateFolder(
+        "hub leftovers", "state", "journals", r".+\.journal", stays="the next hub clears up"
+    ),
 )
 
 
@@ -123,7 +125,7 @@ PLACES = (
 
 
 def find(
-    place: Place, settings: Settings, environ: Mapping[str, str], now: float
+    place: StateFolder, settings: Settings, environ: Mapping[str, str], now: float
 ) -> Iterator[FoundEntry]:
     """Yield the entries of a place.
 
@@ -138,7 +140,7 @@ def find(
                 yield found
 
 
-def measured(place: Place, name: str, folder: int, now: float) -> FoundEntry | None:
+def measured(place: StateFolder, name: str, folder: int, now: float) -> FoundEntry | None:
     """Return an entry as it is now; None if it has gone, or is none of ours."""
     parts: Counter[str] = Counter()
     with suppress(OSError):
@@ -152,7 +154,7 @@ def measured(place: Place, name: str, folder: int, now: float) -> FoundEntry | N
 
 
 def _measured(
-    place: Place, name: str, folder: int, parts: Counter[str], now: float
+    place: StateFolder, name: str, folder: int, parts: Counter[str], now: float
 ) -> float | None:
     """Measure an entry; when it was written last, None for what is none of ours.
 
@@ -303,7 +305,9 @@ def usage(settings: Settings, environ: Mapping[str, str], now: float) -> list[di
     return [*rows, {"kind": "in all", "entries": entries, "bytes": whole, "cap": cap}]
 
 
-def _parts(place: Place, found: list[FoundEntry], settings: Settings) -> Iterator[dict[str, Any]]:
+def _parts(
+    place: StateFolder, found: list[FoundEntry], settings: Settings
+) -> Iterator[dict[str, Any]]:
     sizes: Counter[str] = Counter()
     holders: Counter[str] = Counter()
     for one in found:
@@ -315,7 +319,7 @@ def _parts(place: Place, found: list[FoundEntry], settings: Settings) -> Iterato
         yield {"kind": part, "of": place.kind, "entries": holders[part], "bytes": size, "cap": cap}
 
 
-def _cap(place: Place, settings: Settings) -> str:
+def _cap(place: StateFolder, settings: Settings) -> str:
     if place.stays:
         return place.stays
     age = _days(settings, place.least_days)

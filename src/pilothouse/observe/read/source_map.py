@@ -42,7 +42,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)(//[^/?#]*)?([^?#]*)(.*)", re.DOTA
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """A position in a source; line and column count from 1. `name` is what stands there, such as
     the function that is called, and empty if unknown."""
 
@@ -74,7 +74,7 @@ class SourceMap:
             raise ValueError(f"the map has more than {MAX_SEGMENTS} segments")
         return cls(sections)
 
-    def original(self, line: int, column: int) -> Place | None:
+    def original(self, line: int, column: int) -> SourcePosition | None:
         """The place behind a position in the bundle, both counted from 1.
 
         Its source stands under the map's `sourceRoot`; `resolve_source` with the map's URL and
@@ -86,14 +86,14 @@ class SourceMap:
         index = bisect_right(self._sections, position, key=lambda section: section.start) - 1
         return self._sections[index].original(*position) if index >= 0 else None
 
-    def excerpt(self, place: Place, around: int = 0) -> str | None:
+    def excerpt(self, place: SourcePosition, around: int = 0) -> str | None:
         """The line of a place with `around` lines on either side, if the map has the source."""
         content = self._contents.get(place.source)
         lines = _LINE_END.split(content, place.line + around) if content is not None else []
         shown = lines[max(0, place.line - 1 - around) : place.line + around]
         return "\n".join(shown) if 1 <= place.line <= len(lines) else None
 
-    def enclosing(self, place: Place) -> str:
+    def enclosing(self, place: SourcePosition) -> str:
         """The function that a place lies in, empty if the map has not the source."""
         content = self._contents.get(place.source)
         return "" if content is None else enclosing_function(content, place.line, place.column)
@@ -119,14 +119,14 @@ class _Section:
     contents: list[str | None]
     mappings: _Mappings
 
-    def original(self, line: int, column: int) -> Place | None:
+    def original(self, line: int, column: int) -> SourcePosition | None:
         skipped = self.start[1] if line == self.start[0] else 0
         index, line, column, name = self.mappings.find(line - self.start[0], column - skipped)
         source = self.source(index)
         if source is None or line < 0 or column < 0:
             return None
         known = self.names[name] if 0 <= name < len(self.names) else None
-        return Place(source, line + 1, column + 1, known or "")
+        return SourcePosition(source, line + 1, column + 1, known or "")
 
     def source(self, index: int) -> str | None:
         source = self.sources[index] if 0 <= index < len(self.sources) else None

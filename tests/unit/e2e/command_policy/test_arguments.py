@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pilothouse.e2e.command_policy.own_code import Place
+from pilothouse.e2e.command_policy.own_code import CommandPlace
 from pilothouse.e2e.command_policy.policy import check_command, child_env
 from pilothouse.e2e.model import CommandNotAllowed
 
@@ -259,7 +259,7 @@ class Rig:
         words = words.format(out=self.outside, root=self.root)
         name, *args = words.split()
         program = touch(self.bin / name)
-        place = Place(self.root / folder, (self.root,), str(self.bin))
+        place = CommandPlace(self.root / folder, (self.root,), str(self.bin))
         allowed = (f"{self.bin}/",)
         return check_command(str(program), args, place=place, allowed=allowed, production=True)
 
@@ -345,7 +345,7 @@ def test_a_package_below_src_is_said_to_run_there(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["FLASK_APP", "flask_app", "FLASK_ENV_FILE"])
 def test_a_variable_that_names_code_names_the_sessions_own(rig: Rig, name: str) -> None:
-    place = Place(rig.root, (rig.root,))
+    place = CommandPlace(rig.root, (rig.root,))
     for good in (
         "app",
         "shop.web:create(1, 'a:b')",
@@ -371,7 +371,7 @@ def test_a_variable_that_names_code_names_the_sessions_own(rig: Rig, name: str) 
 )
 def test_a_variable_that_brings_code_in_is_refused(rig: Rig, name: str) -> None:
     with pytest.raises(CommandNotAllowed, match=name):
-        child_env({}, {name: "x"}, restricted_to=Place(rig.root, (rig.root,)))
+        child_env({}, {name: "x"}, restricted_to=CommandPlace(rig.root, (rig.root,)))
 
 
 APPS = "app:app shop.web:create laid:app"
@@ -394,7 +394,7 @@ ELSEWHERE = "pip._internal.cli.main:main pip:x os:system gone:app app:open('x','
 def test_a_variable_of_a_server_is_judged_like_its_argument(
     rig: Rig, name: str, good: str, bad: str
 ) -> None:
-    place = Place(rig.root, (rig.root,))
+    place = CommandPlace(rig.root, (rig.root,))
     for value in ("", *good.split()):
         assert child_env({}, {name: value}, restricted_to=place) == {name: value}
     for value in bad.split():
@@ -406,7 +406,7 @@ def test_a_variable_of_a_server_is_judged_like_its_argument(
 def test_plain_options_of_a_server_may_be_set_by_variables(rig: Rig) -> None:
     names = "HOST PORT RELOAD LOG_LEVEL PROXY_HEADERS WORKERS ROOT_PATH FACTORY SSL_KEYFILE"
     given = {f"UVICORN_{name}": "1" for name in names.split()}
-    assert child_env({}, given, restricted_to=Place(rig.root, (rig.root,))) == given
+    assert child_env({}, given, restricted_to=CommandPlace(rig.root, (rig.root,))) == given
 
 
 def test_a_refused_variable_on_the_command_line_is_named(rig: Rig) -> None:
@@ -422,7 +422,7 @@ def test_a_refused_variable_on_the_command_line_is_named(rig: Rig) -> None:
 def test_what_is_each_processs_own_or_pythons_is_nobodys_code(rig: Rig, given: str) -> None:
     # Even where everything lies in the folders of the session.
     program = touch(rig.bin / "python3")
-    place = Place(rig.root, (Path("/"),))
+    place = CommandPlace(rig.root, (Path("/"),))
     for args in ((given,), ("-u", given)):
         with pytest.raises(CommandNotAllowed):
             check_command(

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.e2e.command_policy.own_code import Place
+from pilothouse.e2e.command_policy.own_code import CommandPlace
 from pilothouse.e2e.command_policy.policy import check_command, check_cwd, child_env
 from pilothouse.e2e.model import CommandNotAllowed, ServerStartFailed
 
 NOWHERE = Path("/nowhere")
-PLACE = Place(NOWHERE, (NOWHERE,))
+PLACE = CommandPlace(NOWHERE, (NOWHERE,))
 
 
 def program(path: Path, mode: int = 0o755) -> Path:
@@ -32,7 +32,7 @@ def check(
     search: str = "",
     base: Path | None = None,
 ) -> Path:
-    place = Place(base or NOWHERE, (base or NOWHERE,), search)
+    place = CommandPlace(base or NOWHERE, (base or NOWHERE,), search)
     return check_command(
         str(command),
         args,

@@ -18,7 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilothouse.observe.read import source_map
-from pilothouse.observe.read.source_map import Place, SourceMap, inline_map, map_url, resolve_source
+from pilothouse.observe.read.source_map import (
+    SourceMap,
+    SourcePosition,
+    inline_map,
+    map_url,
+    resolve_source,
+)
 
 MAPS = Path(__file__).parents[1] / "maps"
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -63,25 +69,25 @@ def encoded(lines: list[list[tuple[int, ...]]]) -> str:
 
 def test_a_position_between_two_mappings_belongs_to_the_one_before_it() -> None:
     found = parsed(encoded([[(0, 0, 4, 2), (10, 1, 7, 0, 1)]]))
-    assert found.original(1, 1) == Place("a.ts", 5, 3, "")
-    assert found.original(1, 10) == Place("a.ts", 5, 3, "")
-    assert found.original(1, 11) == Place("b.ts", 8, 1, "two")
-    assert found.original(1, 10_000) == Place("b.ts", 8, 1, "two")
+    assert found.original(1, 1) == SourcePosition("a.ts", 5, 3, "")
+    assert found.original(1, 10) == SourcePosition("a.ts", 5, 3, "")
+    assert found.original(1, 11) == SourcePosition("b.ts", 8, 1, "two")
+    assert found.original(1, 10_000) == SourcePosition("b.ts", 8, 1, "two")
 
 
 def test_a_mapping_of_one_number_ends_the_one_before_it() -> None:
     found = parsed(encoded([[(0, 0, 0, 0), (5,), (8, 0, 1, 0)]]))
-    assert found.original(1, 5) == Place("a.ts", 1, 1, "")
+    assert found.original(1, 5) == SourcePosition("a.ts", 1, 1, "")
     assert found.original(1, 6) is None
-    assert found.original(1, 9) == Place("a.ts", 2, 1, "")
+    assert found.original(1, 9) == SourcePosition("a.ts", 2, 1, "")
 
 
 def test_a_line_without_mappings_does_not_borrow_those_of_the_line_before() -> None:
     found = parsed(";" + encoded([[(3, 0, 0, 0)], [], [(0, 0, 9, 0)]]))
     assert [found.original(line, 50) for line in (1, 3, 5)] == [None, None, None]
     assert found.original(2, 3) is None
-    assert found.original(2, 4) == Place("a.ts", 1, 1, "")
-    assert found.original(4, 1) == Place("a.ts", 10, 1, "")
+    assert found.original(2, 4) == SourcePosition("a.ts", 1, 1, "")
+    assert found.original(4, 1) == SourcePosition("a.ts", 10, 1, "")
 
 
 @pytest.mark.parametrize(("line", "column"), [(0, 1), (1, 0), (-1, 5), (10**30, 1), (2, 10**30)])
@@ -92,15 +98,15 @@ def test_a_position_outside_the_bundle_has_no_place(line: int, column: int) -> N
 def test_columns_that_go_back_are_put_in_order() -> None:
     found = parsed(encoded([[(20, 0, 2, 0), (0, 0, 0, 0), (10, 0, 1, 0)]]))
     assert [found.original(1, column) for column in (1, 11, 21)] == [
-        Place("a.ts", line, 1, "") for line in (1, 2, 3)
+        SourcePosition("a.ts", line, 1, "") for line in (1, 2, 3)
     ]
 
 
 def test_empty_segments_are_passed_over_however_many() -> None:
     commas = "," * 50_000
     found = parsed(f"{commas}AAAA{commas};{commas}KACA{commas}")
-    assert found.original(1, 1) == Place("a.ts", 1, 1, "")
-    assert found.original(2, 6) == Place("a.ts", 2, 1, "")
+    assert found.original(1, 1) == SourcePosition("a.ts", 1, 1, "")
+    assert found.original(2, 6) == SourcePosition("a.ts", 2, 1, "")
 
 
 def test_a_mapping_to_a_source_or_line_that_is_not_there_has_no_place() -> None:
@@ -112,8 +118,8 @@ def test_a_mapping_to_a_source_or_line_that_is_not_there_has_no_place() -> None:
 
 
 def test_a_name_that_is_not_there_is_left_empty() -> None:
-    assert parsed(encoded([[(0, 0, 0, 0, 9)]])).original(1, 1) == Place("a.ts", 1, 1, "")
-    assert parsed("AAAAA", names=None).original(1, 1) == Place("a.ts", 1, 1, "")
+    assert parsed(encoded([[(0, 0, 0, 0, 9)]])).original(1, 1) == SourcePosition("a.ts", 1, 1, "")
+    assert parsed("AAAAA", names=None).original(1, 1) == SourcePosition("a.ts", 1, 1, "")
 
 
 NUMBERS = "A=0 B=0 C=1 D=-1 e=15 f=-15 gB=16 hB=-16 2H=123 qxmvrH=123456789 rxmvrH=-123456789"
@@ -126,7 +132,7 @@ def test_a_number_is_read_from_its_digits(known: str) -> None:
     number = int(said)
     base = max(0, -number)  # no column may be negative, so the first is that far away
     found = parsed(f"AAA{vlq(base)},CAA{text}").original(1, 2)
-    assert found == Place("a.ts", 1, base + number + 1, "")
+    assert found == SourcePosition("a.ts", 1, base + number + 1, "")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +141,11 @@ def test_a_number_is_read_from_its_digits(known: str) -> None:
 )
 def test_a_segment_that_is_no_mapping_is_named_when_it_is_reached(segment: str) -> None:
     found = parsed("AAAA;" * 10_000 + segment)
-    assert found.original(1, 1) == Place("a.ts", 1, 1, "")
+    assert found.original(1, 1) == SourcePosition("a.ts", 1, 1, "")
     for _ in range(2):
         with pytest.raises(ValueError, match="a mapping is not of 1, 4 or 5 numbers of 32 bits"):
             found.original(10_001, 1)
-    assert found.original(1, 1) == Place("a.ts", 1, 1, "")
+    assert found.original(1, 1) == SourcePosition("a.ts", 1, 1, "")
 
 
 @pytest.mark.parametrize("character", ["-", "_", "=", " ", "\n", "é", "\0", "\ud800", "?"])
@@ -173,11 +179,11 @@ def test_what_was_encoded_is_found_again_wherever_the_chunks_are_cut(
             assert found.original(line + 1, column + 1) == (place(before[-1]) if before else None)
 
 
-def place(segment: tuple[int, ...]) -> Place | None:
+def place(segment: tuple[int, ...]) -> SourcePosition | None:
     if len(segment) == 1:
         return None
     _, source, line, column, *name = segment
-    return Place(
+    return SourcePosition(
         "ab"[source] + ".ts", line + 1, column + 1, ["one", "two"][name[0]] if name else ""
     )
 
@@ -188,34 +194,34 @@ def place(segment: tuple[int, ...]) -> Place | None:
 def test_a_guard_line_and_a_byte_order_mark_are_passed_over() -> None:
     for guard in (")]}'\n", ")]}\n", ")]}'garbage\r\n", "\ufeff", "\ufeff)]}'\n"):
         found = SourceMap.parse(guard + json.dumps(plain("AAAA")))
-        assert found.original(1, 1) == Place("a.ts", 1, 1, "")
+        assert found.original(1, 1) == SourcePosition("a.ts", 1, 1, "")
 
 
 def test_sources_stand_under_the_source_root() -> None:
     found = parsed("AAAA,CCAA", sourceRoot="webpack:///./src", sources=["a.ts", "webpack://lib/b"])
-    assert found.original(1, 1) == Place("webpack:///src/a.ts", 1, 1, "")
-    assert found.original(1, 2) == Place("webpack://lib/b", 1, 1, "")
-    assert parsed("AAAA", sourceRoot=None).original(1, 1) == Place("a.ts", 1, 1, "")
+    assert found.original(1, 1) == SourcePosition("webpack:///src/a.ts", 1, 1, "")
+    assert found.original(1, 2) == SourcePosition("webpack://lib/b", 1, 1, "")
+    assert parsed("AAAA", sourceRoot=None).original(1, 1) == SourcePosition("a.ts", 1, 1, "")
 
 
 def test_an_excerpt_is_the_line_with_its_neighbours() -> None:
     text = "first\r\nsecond\nthird\u2028fourth\rfifth"
     found = parsed("AAAA", sourcesContent=[text])
-    at = Place("a.ts", 3, 2, "")
+    at = SourcePosition("a.ts", 3, 2, "")
     assert found.excerpt(at) == "third"
     assert found.excerpt(at, around=1) == "second\nthird\nfourth"
     assert found.excerpt(at, around=9) == "first\nsecond\nthird\nfourth\nfifth"
-    assert found.excerpt(Place("a.ts", 1, 1, ""), around=1) == "first\nsecond"
-    assert found.excerpt(Place("a.ts", 5, 1, ""), around=1) == "fourth\nfifth"
+    assert found.excerpt(SourcePosition("a.ts", 1, 1, ""), around=1) == "first\nsecond"
+    assert found.excerpt(SourcePosition("a.ts", 5, 1, ""), around=1) == "fourth\nfifth"
 
 
 def test_there_is_no_excerpt_where_there_is_no_such_line() -> None:
     found = parsed("AAAA", sourcesContent=["only", None, "of no source"])
-    assert found.excerpt(Place("a.ts", 2, 1, "")) is None
-    assert found.excerpt(Place("a.ts", 0, 1, "")) is None
-    assert found.excerpt(Place("b.ts", 1, 1, "")) is None
-    assert found.excerpt(Place("c.ts", 1, 1, "")) is None
-    assert parsed("AAAA").excerpt(Place("a.ts", 1, 1, "")) is None
+    assert found.excerpt(SourcePosition("a.ts", 2, 1, "")) is None
+    assert found.excerpt(SourcePosition("a.ts", 0, 1, "")) is None
+    assert found.excerpt(SourcePosition("b.ts", 1, 1, "")) is None
+    assert found.excerpt(SourcePosition("c.ts", 1, 1, "")) is None
+    assert parsed("AAAA").excerpt(SourcePosition("a.ts", 1, 1, "")) is None
 
 
 def section(line: int, column: int, inner: dict[str, Any]) -> dict[str, Any]:
@@ -233,15 +239,15 @@ def test_each_section_of_an_indexed_map_answers_from_its_offset_on() -> None:
     found = SourceMap.parse(
         indexed(section(0, 0, first), section(1, 10, second), section(9, 3, inner))
     )
-    assert found.original(1, 3) == Place("x.ts", 1, 1, "")
-    assert found.original(2, 10) == Place("x.ts", 2, 1, "")
-    assert found.original(2, 11) == Place("lib/y.ts", 1, 1, "two")
-    assert found.original(3, 1) == Place("lib/y.ts", 2, 1, "")
+    assert found.original(1, 3) == SourcePosition("x.ts", 1, 1, "")
+    assert found.original(2, 10) == SourcePosition("x.ts", 2, 1, "")
+    assert found.original(2, 11) == SourcePosition("lib/y.ts", 1, 1, "two")
+    assert found.original(3, 1) == SourcePosition("lib/y.ts", 2, 1, "")
     assert found.original(4, 1) is None
     assert found.original(10, 8) is None
-    assert found.original(10, 9) == Place("x.ts", 1, 1, "")
-    assert found.original(12, 1) == Place("lib/y.ts", 1, 1, "two")
-    assert found.excerpt(Place("lib/y.ts", 1, 1, "")) == "y"
+    assert found.original(10, 9) == SourcePosition("x.ts", 1, 1, "")
+    assert found.original(12, 1) == SourcePosition("lib/y.ts", 1, 1, "two")
+    assert found.excerpt(SourcePosition("lib/y.ts", 1, 1, "")) == "y"
 
 
 def test_before_the_first_section_and_in_a_map_of_none_nothing_is_mapped() -> None:
@@ -314,7 +320,7 @@ def test_sections_nested_deeply_are_refused() -> None:
 def test_mappings_of_any_digits_are_a_place_none_or_a_value_error(
     mappings: str, line: int, column: int
 ) -> None:
-    found: Place | None = None
+    found: SourcePosition | None = None
     with contextlib.suppress(ValueError):
         found = parsed(mappings).original(line, column)
     assert found is None or (found.source in ("a.ts", "b.ts") and min(found.line, found.column) > 0)
@@ -329,13 +335,13 @@ def test_a_throw_in_a_minified_bundle_is_found_in_its_typescript() -> None:
     bundle = (MAPS / "shop.min.js").read_text().split("\n")[0]
     found = SourceMap.parse((MAPS / "shop.min.js.map").read_text())
     thrown = found.original(1, at(bundle, "throw new"))
-    assert thrown == Place("../src/basket.ts", 16, 5, "")
+    assert thrown == SourcePosition("../src/basket.ts", 16, 5, "")
     assert found.excerpt(thrown) == "    throw new EmptyBasketError(customer);"
     assert found.excerpt(thrown, around=1) == (
         "  if (lines.length === 0) {\n    throw new EmptyBasketError(customer);\n  }"
     )
     called = found.original(1, at(bundle, "o(e);return"))
-    assert called == Place("../src/basket.ts", 16, 15, "EmptyBasketError")
+    assert called == SourcePosition("../src/basket.ts", 16, 15, "EmptyBasketError")
 
 
 def test_the_stack_that_the_engine_reported_is_found_frame_by_frame() -> None:
@@ -343,9 +349,9 @@ def test_the_stack_that_the_engine_reported_is_found_frame_by_frame() -> None:
     found = SourceMap.parse((MAPS / "shop.min.js.map").read_text())
     stack = [found.original(1, column) for column in (149, 276, 353)]
     assert stack == [
-        Place("../src/basket.ts", 16, 11, ""),
-        Place("../src/main.ts", 7, 15, "totalOf"),
-        Place("../src/main.ts", 12, 1, "checkout"),
+        SourcePosition("../src/basket.ts", 16, 11, ""),
+        SourcePosition("../src/main.ts", 7, 15, "totalOf"),
+        SourcePosition("../src/main.ts", 12, 1, "checkout"),
     ]
     assert [found.excerpt(frame) for frame in stack if frame] == [
         "    throw new EmptyBasketError(customer);",
@@ -367,7 +373,7 @@ def test_a_map_within_the_bundle_is_read_from_its_data_url() -> None:
     assert url is not None
     found = SourceMap.parse(inline_map(url))
     thrown = found.original(1, at(script, "throw"))
-    assert thrown == Place("https://sources.example/src/greet.ts", 2, 14, "")
+    assert thrown == SourcePosition("https://sources.example/src/greet.ts", 2, 14, "")
     assert found.excerpt(thrown) == '  if (!name) throw new TypeError("nobody to greet");'
     assert "Grüß Gott" in str(found.excerpt(thrown, around=1))
 
