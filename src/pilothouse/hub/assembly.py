@@ -59,7 +59,7 @@ PAGES = "house"
 
 
 @dataclass(frozen=True)
-class Plan:
+class HubPlan:
     """How a hub is to run."""
 
     settings: Settings
@@ -90,7 +90,7 @@ class Plan:
         return self.settings.public_url.rstrip("/") or self.url
 
 
-async def serve(plan: Plan) -> None:
+async def serve(plan: HubPlan) -> None:
     """Until a signal, or until somebody stops it, or nobody needs it any more."""
     over = asyncio.Event()
     # To the very end: a second signal must not cut short what the first one began.
@@ -115,7 +115,7 @@ async def serve(plan: Plan) -> None:
 class RunningHub:
     """A hub that serves."""
 
-    def __init__(self, plan: Plan, runtime: Runtime, hub: Hub, control: ControlServer) -> None:
+    def __init__(self, plan: HubPlan, runtime: Runtime, hub: Hub, control: ControlServer) -> None:
         self.hub = hub
         self.control = control
         self._plan = plan
@@ -156,7 +156,7 @@ class RunningHub:
 
 
 @asynccontextmanager
-async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[RunningHub]:
+async def _running_hub(plan: HubPlan, stop: Callable[[], None]) -> AsyncIterator[RunningHub]:
     """Everything that a hub is, until the block ends; then its workers have ended too."""
     settings, log = plan.settings, plan.log.of("hub")
     templates = cache(partial(own_template, settings))
@@ -229,7 +229,7 @@ async def _running_hub(plan: Plan, stop: Callable[[], None]) -> AsyncIterator[Ru
         yield running
 
 
-def _gate(plan: Plan) -> BearerAuth | None:
+def _gate(plan: HubPlan) -> BearerAuth | None:
     if plan.oauth is None:
         return None
     from pilothouse.server.transports.oauth import BearerAuth
@@ -237,7 +237,7 @@ def _gate(plan: Plan) -> BearerAuth | None:
     return BearerAuth(plan.oauth, plan.base_url)
 
 
-def _about(plan: Plan) -> dict[str, Any]:
+def _about(plan: HubPlan) -> dict[str, Any]:
     """What relays are told."""
     return {
         "version": __version__,
@@ -266,7 +266,7 @@ async def _warm_up(kind: Kind, log: Log) -> None:
         log.info("warm", seconds=round(time.monotonic() - began, 3))
 
 
-async def _leave_when_unused(plan: Plan, running: RunningHub, over: asyncio.Event) -> None:
+async def _leave_when_unused(plan: HubPlan, running: RunningHub, over: asyncio.Event) -> None:
     idle_since, requests = time.monotonic(), -1
     while True:
         await asyncio.sleep(LOOK_S)

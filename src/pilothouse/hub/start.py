@@ -127,7 +127,7 @@ def _run(
 ) -> None:
     import anyio
 
-    from pilothouse.hub.assembly import Plan, serve
+    from pilothouse.hub.assembly import HubPlan, serve
     from pilothouse.wiring import standalone
 
     oauth = standalone.make_oauth(settings)
@@ -135,7 +135,7 @@ def _run(
     redactor = standalone.make_redactor(settings)
     log = standalone.make_log(settings, redactor)
     listener = standalone.listener(settings, exact=exact_port)
-    plan = Plan(settings, files, redactor, log, listener, oauth, tls, ready, leaves)
+    plan = HubPlan(settings, files, redactor, log, listener, oauth, tls, ready, leaves)
     _have_room_for_connections()
     standalone.calm_collector()
     try:

@@ -28,7 +28,7 @@ class PlanNotFound(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChangePlan:
     id: str
     session: str
     changes: tuple[Change, ...]
@@ -42,9 +42,11 @@ class Plans:
     """The newest plans of each session."""
 
     def __init__(self) -> None:
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, ChangePlan] = {}
 
-    def add(self, session: str, changes: Sequence[Change], expected: Mapping[str, Mark]) -> Plan:
+    def add(
+        self, session: str, changes: Sequence[Change], expected: Mapping[str, Mark]
+    ) -> ChangePlan:
         self._expire()
         own = [plan.id for plan in self._plans.values() if plan.session == session]
         for plan_id in own[: max(0, len(own) + 1 - MOST_OF_A_SESSION)]:
@@ -52,16 +54,16 @@ class Plans:
         while len(self._plans) >= MOST:
             del self._plans[next(iter(self._plans))]
         plan_id = f"p-{secrets.token_hex(4)}"
-        plan = Plan(plan_id, session, tuple(changes), expected, time.monotonic())
+        plan = ChangePlan(plan_id, session, tuple(changes), expected, time.monotonic())
         self._plans[plan_id] = plan
         return plan
 
-    def find(self, plan_id: str, session: str) -> Plan | None:
+    def find(self, plan_id: str, session: str) -> ChangePlan | None:
         self._expire()
         plan = self._plans.get(plan_id)
         return plan if plan is not None and plan.session == session else None
 
-    def drop(self, plan: Plan) -> None:
+    def drop(self, plan: ChangePlan) -> None:
         self._plans.pop(plan.id, None)
 
     def _expire(self) -> None:

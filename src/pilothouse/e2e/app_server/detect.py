@@ -52,7 +52,7 @@ _SHELL = re.compile(r"[;&|<>`*?~]|\$\(")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartPlan:
     """How to start an app."""
 
     argv: tuple[str, ...]
@@ -115,7 +115,7 @@ class Package:
         return wanted and not plug_and_play and not any(place.is_dir() for place in places)
 
 
-def detect(folder: Path) -> Plan | None:
+def detect(folder: Path) -> StartPlan | None:
     """How to start the app of a folder; None if nothing in it says so."""
     folder = folder.absolute()
     plans = [*_scripts(folder), *_django(folder), *_python_apps(folder)]
@@ -124,7 +124,7 @@ def detect(folder: Path) -> Plan | None:
         return None
     first, *others = plans
     shown = tuple(dict.fromkeys(shlex.join(other.argv) for other in others))
-    return Plan(first.argv, first.why, shown, first.missing)
+    return StartPlan(first.argv, first.why, shown, first.missing)
 
 
 def why_none(folder: Path) -> tuple[str, list[str]]:
@@ -257,7 +257,7 @@ def _last_command(script: str) -> list[str]:
 # What a folder may hold
 
 
-def _scripts(folder: Path) -> Iterator[Plan]:
+def _scripts(folder: Path) -> Iterator[StartPlan]:
     package = Package(folder)
     manager, because = package.manager
     for name in SCRIPTS:
@@ -268,16 +268,16 @@ def _scripts(folder: Path) -> Iterator[Plan]:
         why = f'package.json has a script "{name}" ({script}), run with {manager} ({because}).'
         missing = f"Run `{manager} install` first: there is no node_modules folder."
         run = (manager, "start") if name == "start" and manager != "bun" else (manager, "run", name)
-        yield Plan(run, why, missing=missing if package.needs_install else "")
+        yield StartPlan(run, why, missing=missing if package.needs_install else "")
 
 
-def _django(folder: Path) -> Iterator[Plan]:
+def _django(folder: Path) -> Iterator[StartPlan]:
     if "django" in source_text(folder / "manage.py").lower():
         why = "manage.py is here: a Django project, served with its reloader."
-        yield Plan((*_python(folder), "manage.py", "runserver"), why)
+        yield StartPlan((*_python(folder), "manage.py", "runserver"), why)
 
 
-def _python_apps(folder: Path) -> Iterator[Plan]:
+def _python_apps(folder: Path) -> Iterator[StartPlan]:
     packages = [path for path in _folders(folder) if (path / "__init__.py").is_file()]
     sources = [folder, folder / "src", folder / "app", *packages]
     if (folder / "src").is_dir():
@@ -298,7 +298,7 @@ def _python_apps(folder: Path) -> Iterator[Plan]:
 
 def _python_app(
     folder: Path, path: Path, kind: str, found: re.Match[str] | None, what: str
-) -> Plan:
+) -> StartPlan:
     root = folder / "src" if path.is_relative_to(folder / "src") else folder
     if root != folder and (root / "__init__.py").is_file():
         root = folder  # `src` is the package itself
@@ -311,14 +311,14 @@ def _python_app(
         if found and found["name"] not in ("app", "application"):
             app += f":{found['name']}"
         command = (*python, "-m", "flask", "--app", app, "run", "--debug")
-        return Plan(command, f"{what}, served by flask with its reloader.")
+        return StartPlan(command, f"{what}, served by flask with its reloader.")
     target = f"{module}:{found['name']}" if found else f"{module}:create_app"
     command = (*python, "-m", "uvicorn", target, "--reload")
     command += () if root == folder else ("--app-dir", "src")
-    return Plan(command + (() if found else ("--factory",)), f"{what}, served by uvicorn.")
+    return StartPlan(command + (() if found else ("--factory",)), f"{what}, served by uvicorn.")
 
 
-def _procfile(folder: Path) -> Iterator[Plan]:
+def _procfile(folder: Path) -> Iterator[StartPlan]:
     found = re.search(r"^web:[ \t]*(\S.*)$", source_text(folder / "Procfile"), re.MULTILINE)
     if not found:
         return
@@ -332,15 +332,19 @@ def _procfile(folder: Path) -> Iterator[Plan]:
     except ValueError:
         return
     if words and "=" not in words[0]:
-        yield Plan(tuple(local_program(words, folder)), f"Procfile says `web: {found[1].strip()}`.")
+        yield StartPlan(
+            tuple(local_program(words, folder)), f"Procfile says `web: {found[1].strip()}`."
+        )
 
 
-def _static(folder: Path) -> Iterator[Plan]:
+def _static(folder: Path) -> Iterator[StartPlan]:
     for name in ("", "public", "dist", "build", "site"):
         if (folder / name / "index.html").is_file():
             serve = (sys.executable, "-m", "http.server")
             place = f"{name}/index.html" if name else "index.html"
-            yield Plan((*serve, *(("--directory", name) if name else ())), f"{place} is a page.")
+            yield StartPlan(
+                (*serve, *(("--directory", name) if name else ())), f"{place} is a page."
+            )
 
 
 def _python(folder: Path) -> tuple[str, ...]:

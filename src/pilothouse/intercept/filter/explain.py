@@ -7,7 +7,7 @@ from typing import Any
 
 from pilothouse.core.timeline.clock import iso
 from pilothouse.intercept.filter.model import And, Compare, Node, Or, parse
-from pilothouse.intercept.filter.sql import Lookup, Lookups, Plan, leaves_of, plan_of
+from pilothouse.intercept.filter.sql import Lookup, Lookups, QueryPlan, leaves_of, plan_of
 from pilothouse.intercept.history.schema import COLUMNS, PER_PACKET
 
 _PLAIN = re.compile(r"[\w./:?=%+*,;@#$^~\[\]{}<>-]+")
@@ -76,7 +76,7 @@ def _tree(node: Node) -> dict[str, Any]:
     return {"column": node.column, "operator": node.operator, "value": _told(node)}
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
+def _planned(plan: QueryPlan) -> dict[str, Any]:
     steps: list[str] = []
     if plan.lookup is not None:
         steps.append(f"the text index finds candidates by {_looked_up(plan.lookup)}")

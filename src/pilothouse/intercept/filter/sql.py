@@ -86,7 +86,7 @@ class Lookups:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """How a filter is carried out."""
 
     sql: str = "1"
@@ -106,11 +106,11 @@ class Plan:
         return self.lookup is not None or bool(self.equalities)
 
 
-EVERYTHING = Plan()
+EVERYTHING = QueryPlan()
 
 
 @lru_cache(maxsize=256)
-def plan_of(text: str) -> Plan:
+def plan_of(text: str) -> QueryPlan:
     """The plan for a filter; nothing but blanks asks for everything. Raises BadFilter."""
     if not text.strip():
         return EVERYTHING
@@ -120,7 +120,7 @@ def plan_of(text: str) -> Plan:
     lookup = _lookup(parsed.root)
     equalities = _equalities(parsed.root)
     costs = [] if lookup or equalities else _costs(parsed.root)
-    return Plan(
+    return QueryPlan(
         sql=sql,
         values=values,
         coarse=coarse if _calls_python(parsed.root) else None,

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.filter.sql import EVERYTHING, INDEXED_ORDERS, INDEXES, Plan, plan_of
+from pilothouse.intercept.filter.sql import EVERYTHING, INDEXED_ORDERS, INDEXES, QueryPlan, plan_of
 from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
 from pilothouse.intercept.query.connection import Reading, Snapshot
@@ -149,7 +149,12 @@ class _Asked:
     """One page being put together."""
 
     def __init__(
-        self, reading: Reading, snapshot: Snapshot, plan: Plan, order: RowOrder, ask: HistoryAsk
+        self,
+        reading: Reading,
+        snapshot: Snapshot,
+        plan: QueryPlan,
+        order: RowOrder,
+        ask: HistoryAsk,
     ) -> None:
         self.reading, self.snapshot, self.plan = reading, snapshot, plan
         self.order, self.ask = order, ask

@@ -11,7 +11,7 @@ from pilothouse.intercept.query.text_index import TextIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pilothouse.intercept.filter.sql import Lookup, Lookups, Plan
+    from pilothouse.intercept.filter.sql import Lookup, Lookups, QueryPlan
     from pilothouse.intercept.query.connection import Reading, Snapshot
 
 FIRST = 1_024
@@ -49,7 +49,7 @@ class Walk:
     """One filter carried out over one snapshot, until the watch says that time is over."""
 
     def __init__(
-        self, reading: Reading, snapshot: Snapshot, plan: Plan, session: str | None
+        self, reading: Reading, snapshot: Snapshot, plan: QueryPlan, session: str | None
     ) -> None:
         self._db = reading.db
         self._watch = reading.watch

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.intercept.model import Exchange
     from pilothouse.intercept.replay.edits import RegexReplace
-    from pilothouse.intercept.replay.plan import Plan
+    from pilothouse.intercept.replay.plan import SendPlan
     from pilothouse.intercept.replay.send import Template
 
 SHOWN_SENDS = 100
@@ -120,7 +120,7 @@ class Job:
     """Counts its sends as they begin and end."""
 
     def __init__(
-        self, job_id: str, plan: Plan, templates: Sequence[Template], clock: Clock
+        self, job_id: str, plan: SendPlan, templates: Sequence[Template], clock: Clock
     ) -> None:
         self.id = job_id
         self.plan = plan
@@ -304,6 +304,6 @@ class Job:
         return round((self._ended or self._clock()) - self._created, 1)
 
 
-def _own_edits(plan: Plan, place: int) -> list[RegexReplace]:
+def _own_edits(plan: SendPlan, place: int) -> list[RegexReplace]:
     """Those of `regex_params`, which come first among a packet's edits."""
     return [param.edit for param in plan.regex_params if param.concerns(place)]

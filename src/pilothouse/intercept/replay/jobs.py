@@ -11,7 +11,7 @@ from pilothouse.intercept.config.variables import values
 from pilothouse.intercept.model import Exchange, JobNotFound
 from pilothouse.intercept.replay.edits import Message, bad
 from pilothouse.intercept.replay.job import Job, Send, Turn
-from pilothouse.intercept.replay.plan import Budget, Plan, bulk_plan, resend_plan
+from pilothouse.intercept.replay.plan import Budget, SendPlan, bulk_plan, resend_plan
 from pilothouse.intercept.replay.send import Courier, Inject, Template, blank_exchange, template_of
 from pilothouse.intercept.replay.sockets import Sender
 
@@ -132,7 +132,7 @@ class Jobs:
             )
         return job
 
-    async def _carry_out(self, plan: Plan) -> dict[str, Any]:
+    async def _carry_out(self, plan: SendPlan) -> dict[str, Any]:
         self._check_room(plan.session)
         templates = await self._templates(plan)
         # Looked at again: others may have come while the packets were read.
@@ -175,7 +175,7 @@ class Jobs:
             del self._jobs[one.id]
             sends -= one.plan.total
 
-    async def _templates(self, plan: Plan) -> tuple[Template, ...]:
+    async def _templates(self, plan: SendPlan) -> tuple[Template, ...]:
         """Everything is read and checked before anything is sent."""
         details: dict[int, Detail] = {}
         for packet_id in dict.fromkeys(plan.packet_ids):

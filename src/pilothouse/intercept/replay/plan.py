@@ -51,7 +51,7 @@ class RegexParam:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SendPlan:
     """A call that has been read."""
 
     packet_ids: tuple[int, ...]
@@ -79,14 +79,14 @@ class Plan:
         return (*own, *self.edits)
 
 
-def resend_plan(raw: Mapping[str, Any]) -> Plan:
+def resend_plan(raw: Mapping[str, Any]) -> SendPlan:
     """Raises InvalidInput."""
     given = _known(raw, {"packet_id": None, **_COMMON})
     packet_id = _whole(given["packet_id"], "packet_id", 1, 2**63 - 1)
-    return _checked(Plan(packet_ids=(packet_id,), **_read(given)))
+    return _checked(SendPlan(packet_ids=(packet_id,), **_read(given)))
 
 
-def bulk_plan(raw: Mapping[str, Any]) -> Plan:
+def bulk_plan(raw: Mapping[str, Any]) -> SendPlan:
     """Raises InvalidInput."""
     own: dict[str, object] = {
         "packet_ids": None,
@@ -105,7 +105,7 @@ def bulk_plan(raw: Mapping[str, Any]) -> Plan:
     if given["mode"] not in MODES:
         raise bad("mode", f"one of {', '.join(MODES)}", given["mode"])
     is_parallel = given["mode"] == "parallel"
-    plan = Plan(
+    plan = SendPlan(
         packet_ids=packet_ids,
         is_bulk=True,
         is_parallel=is_parallel,
@@ -157,7 +157,7 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checked(plan: Plan) -> Plan:
+def _checked(plan: SendPlan) -> SendPlan:
     if plan.total > PER_MINUTE:
         raise bad(
             "count",
