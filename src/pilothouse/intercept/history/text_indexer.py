@@ -57,7 +57,7 @@ class IndexedText(NamedTuple):
     is_last: bool
 
 
-class Progress(NamedTuple):
+class IndexProgress(NamedTuple):
     """The facts that are the index's own."""
 
     indexed_to: int
@@ -122,9 +122,9 @@ class Indexer:
         for _ in parts:
             self._parts.popleft()
 
-    def _read_progress(self) -> Progress:
+    def _read_progress(self) -> IndexProgress:
         found = facts(self._connection)
-        return Progress(*(found.get(name, 0) for name in Progress._fields))
+        return IndexProgress(*(found.get(name, 0) for name in IndexProgress._fields))
 
     def _read(self, most: int) -> None:
         """Take the next packets, as many as have the text of one step."""
@@ -146,7 +146,7 @@ class Indexer:
                 return
             yield part
 
-    def _insert(self, parts: list[IndexedText], before: Progress) -> Progress:
+    def _insert(self, parts: list[IndexedText], before: IndexProgress) -> IndexProgress:
         """Index them, all in one segment; how far it has got with them."""
         indexed_to, segment, size = before
         is_full = size >= self._segment_size
@@ -163,7 +163,7 @@ class Indexer:
                 self._connection.execute(_INSERT.format(table), (json.dumps(rows),))
         size += sum(min(len(part.text), HEAVIEST) for part in parts if part.is_first)
         complete = (part.id for part in parts if part.is_last)
-        return Progress(max(complete, default=indexed_to), segment, size)
+        return IndexProgress(max(complete, default=indexed_to), segment, size)
 
     def _create(self, table: str) -> None:
         """Left to itself, FTS5 now and then merges for a long time while it commits."""
