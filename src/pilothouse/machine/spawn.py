@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """What a command writes."""
 
     async def read(self, n: int = -1, /) -> bytes: ...
@@ -38,10 +38,10 @@ class Process(Protocol):
         """Where a pipe was asked for; so with the others."""
 
     @property
-    def stdout(self) -> Reader | None: ...
+    def stdout(self) -> OutputReader | None: ...
 
     @property
-    def stderr(self) -> Reader | None: ...
+    def stderr(self) -> OutputReader | None: ...
 
     @property
     def exit_code(self) -> int | None:

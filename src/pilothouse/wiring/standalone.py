@@ -199,7 +199,7 @@ async def _stdio(
 
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.mcp.sdk_bypass import SdkBypass
-    from pilothouse.server.transports.stdio import Reader, Writer, claimed_stdio
+    from pilothouse.server.transports.stdio import StdioReader, Writer, claimed_stdio
 
     with claimed_stdio() as (wire_in, wire_out):
         bypass = SdkBypass()
@@ -207,7 +207,7 @@ async def _stdio(
             specs, settings, redactor, log, paired=is_paired(settings)
         ) as runtime:
             writer = Writer(wire_out, bypass, runtime.priority.answered)
-            reader = Reader(wire_in, writer, asked=runtime.priority.asked)
+            reader = StdioReader(wire_in, writer, asked=runtime.priority.asked)
             server = build_server(runtime, bypass)
             if extend is not None:
                 extend(server)

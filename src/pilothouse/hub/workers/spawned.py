@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.hub.ports import Upstream
-    from pilothouse.machine.spawn import Process, Reader, Spawn
+    from pilothouse.machine.spawn import OutputReader, Process, Spawn
 
     type Keep = Callable[[SpawnedWorker], None]
     """Told of each process as soon as it runs, to see to its end."""
@@ -52,7 +52,7 @@ class Said:
             self._lines.append(text)
             self._listen(text)
 
-    async def drain(self, reader: Reader | None) -> None:
+    async def drain(self, reader: OutputReader | None) -> None:
         """To the end: a command whose pipe is full stands still."""
         rest = b""
         while reader is not None and (piece := await reader.read(1 << 16)):

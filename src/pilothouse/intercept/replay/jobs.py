@@ -41,7 +41,7 @@ MOST_BYTES = 32 * 1024 * 1024
 """Of all packets of a call together."""
 
 
-class Reader(Protocol):
+class PacketReader(Protocol):
     def detail(self, packet_id: int) -> Detail:
         """Raises PacketNotFound."""
 
@@ -51,7 +51,7 @@ class Jobs:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: PacketReader,
         record: Record,
         inject: Inject,
         clock: Clock,

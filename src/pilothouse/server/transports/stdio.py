@@ -121,7 +121,7 @@ def _widened(fd: int) -> int:
     return _CHUNK
 
 
-class Reader:
+class StdioReader:
     """The lines that are sound JSON-RPC; the others are answered here."""
 
     def __init__(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from pilothouse.server.runtime import Runtime
-    from pilothouse.server.transports.stdio import Reader
+    from pilothouse.server.transports.stdio import StdioReader
 
 ROOM = 1 << 20
 SETTLE_S = 0.05
@@ -76,7 +76,7 @@ class _LineServer:
         from pilothouse.server.mcp.handlers import build_server
         from pilothouse.server.mcp.sdk_bypass import SdkBypass
         from pilothouse.server.transports.log_echo import LogEcho
-        from pilothouse.server.transports.stdio import Reader, Writer
+        from pilothouse.server.transports.stdio import StdioReader, Writer
 
         self._links.add(link)
         echo: LogEcho | None = None
@@ -86,7 +86,7 @@ class _LineServer:
             bypass = SdkBypass()
             first = self._runtime.priority
             writer = Writer(link.fileno(), bypass, first.answered)
-            lines = Reader(link.fileno(), writer, are_sound=True, asked=first.asked)
+            lines = StdioReader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)
             server = build_server(self._runtime, bypass)
             echo = LogEcho(writer)
@@ -103,7 +103,7 @@ class _LineServer:
             link.close()
             self._left.set()
 
-    async def _until_answered(self, reader: Reader) -> AsyncIterator[str]:
+    async def _until_answered(self, reader: StdioReader) -> AsyncIterator[str]:
         """The lines. The server gives up what it does at their end: where that end is our own
         doing, it comes when the calls are done."""
         async for line in reader:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pilothouse.machine.spawn import Reader
+    from pilothouse.machine.spawn import OutputReader
 
 type OnLine = Callable[[Literal["stdout", "stderr"], str], None]
 
@@ -105,7 +105,7 @@ class Output:
     async def copy(
         self,
         kind: Literal["stdout", "stderr"],
-        stream: Reader,
+        stream: OutputReader,
         also: Callable[[str], None],
     ) -> None:
         """Take in a stream until its end; `also` hears of each line as well."""

@@ -16,7 +16,7 @@ from pilothouse.hub.http.replies import compact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.machine.spawn import Reader, Writer
+    from pilothouse.machine.spawn import OutputReader, Writer
 
     type Message = dict[str, Any]
     type Hear = Callable[[Message], None]
@@ -87,7 +87,7 @@ class Pipe:
 
     # Out
 
-    async def listen(self, out: Reader) -> None:
+    async def listen(self, out: OutputReader) -> None:
         """Until the server's output ends."""
         pieces: list[bytes] = []
         size = 0

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.hub.workers.bridges.stdio_pipe import Message
     from pilothouse.hub.workers.spawned import CommandLaunch, Keep
-    from pilothouse.machine.spawn import Reader, Spawn
+    from pilothouse.machine.spawn import OutputReader, Spawn
 
 SESSION = "mcp-session-id"
 STATUSES = {
@@ -114,7 +114,7 @@ class Talk:
         self.pipe = Pipe(process.stdin, self._unasked, said.take)
         self._listening = asyncio.create_task(self._listen(process.stdout))
 
-    async def _listen(self, out: Reader) -> None:
+    async def _listen(self, out: OutputReader) -> None:
         await self.pipe.listen(out)
         # Its last words come by another pipe.
         await asyncio.wait([self.worker.died], timeout=1)
