@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pilothouse.core.timeline.timeline import Moment, Reading
+    from pilothouse.core.timeline.timeline import Moment, TimelinePage
     from pilothouse.e2e.model import Past
     from pilothouse.e2e.ports import Server
     from pilothouse.e2e.session import E2eSession
@@ -162,7 +162,7 @@ class ShownAgent:
         after = pack_cursor(self._epoch, reading.cursor)
         return RowBatch(packed({"rows": rows, "cursor": after, "missed": reading.missed}), after)
 
-    async def _reading(self, cursor: dict[str, int], most: int) -> Reading:
+    async def _reading(self, cursor: dict[str, int], most: int) -> TimelinePage:
         timeline, grown = self._session.timeline, asyncio.Event()
         stop = timeline.wait(grown.set)
         try:

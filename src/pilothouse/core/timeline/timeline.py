@@ -37,7 +37,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TimelinePage:
     """What a reader gets: moments in order, where to go on, and what it missed by source."""
 
     moments: list[Moment]
@@ -127,7 +127,7 @@ class Timeline:
         """Everything kept, in the order in which it happened."""
         return _merged(self._rings)
 
-    def read(self, cursor: Mapping[str, int], limit: int) -> Reading:
+    def read(self, cursor: Mapping[str, int], limit: int) -> TimelinePage:
         """The next moments after a cursor. An empty cursor starts at the oldest kept."""
         slices = {s: ring.read(cursor.get(s, 0), limit) for s, ring in self._rings.items()}
         merged = _merged({source: part.items for source, part in slices.items()})
@@ -135,13 +135,15 @@ class Timeline:
         after = {s: max(cursor.get(s, 0), self._rings[s].first_seq) for s in slices}
         for moment in moments:
             after[moment.source] = moment.seq + 1
-        return Reading(moments, after, {s: p.missed for s, p in slices.items() if p.missed})
+        return TimelinePage(moments, after, {s: p.missed for s, p in slices.items() if p.missed})
 
-    def tail(self, limit: int) -> Reading:
+    def tail(self, limit: int) -> TimelinePage:
         """The newest moments, and the cursor that follows them."""
         newest = _merged({source: ring.tail(limit).items for source, ring in self._rings.items()})
         moments = list(deque(newest, maxlen=limit))
-        return Reading(moments, {source: ring.next_seq for source, ring in self._rings.items()})
+        return TimelinePage(
+            moments, {source: ring.next_seq for source, ring in self._rings.items()}
+        )
 
     def kept(self) -> dict[str, int]:
         """How many events each source has."""

@@ -113,7 +113,7 @@ class Passing:
         return is_between and (not self._tail or self._tail.removesuffix(b"\r\n").endswith(ENDS))
 
 
-class Reading:
+class ResultReader:
     """Reads a tool's result on its way to the client, and adds a notice to it."""
 
     def __init__(self, notice: str) -> None:
@@ -156,7 +156,7 @@ class Tapped(Passing):
         request: RequestHead,
         session: str,
         id: str | int,
-        reading: Reading,
+        reading: ResultReader,
     ) -> None:
         super().__init__(client, request, session)
         self._id = id

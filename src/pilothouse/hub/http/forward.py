@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.net.http1 import kept, write_head
-from pilothouse.hub.http.answer import Passing, Reading, Tapped
+from pilothouse.hub.http.answer import Passing, ResultReader, Tapped
 from pilothouse.hub.http.replies import error_text
 from pilothouse.hub.http.upstream import Unreachable
 from pilothouse.hub.mcp.routing_keys import calls_one_of
@@ -213,7 +213,7 @@ class Forwarder:
         if not names and record.key not in self._untold:
             return Passing(call.client, call.head, public)
         notice = RESET if record.key in self._untold else ""
-        return Tapped(call.client, call.head, public, call.id, Reading(notice))
+        return Tapped(call.client, call.head, public, call.id, ResultReader(notice))
 
     async def _exchange(
         self, call: Call, upstream: Upstream, record: SessionRecord, session: str, sink: Passing

@@ -62,7 +62,7 @@ class Deadline:
         return row
 
 
-class Reading:
+class ReadConnection:
     """A connection with its functions. One thread at a time uses it.
 
     While there is no file, it reads an empty history and is to be used once.

@@ -20,7 +20,7 @@ from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.filter.sql import EVERYTHING, INDEXED_ORDERS, INDEXES, QueryPlan, plan_of
 from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
-from pilothouse.intercept.query.connection import Reading, Snapshot
+from pilothouse.intercept.query.connection import ReadConnection, Snapshot
 from pilothouse.intercept.query.cursors import (
     CursorPosition,
     RowOrder,
@@ -56,7 +56,7 @@ class HistoryReader:
         self._path = path
         self._now = now
         self._lock = threading.Lock()
-        self._idle: list[Reading] = []
+        self._idle: list[ReadConnection] = []
         self._closed = False
 
     def close(self) -> None:
@@ -105,9 +105,9 @@ class HistoryReader:
             return [id for id, _ in islice(found, limit)]
 
     @contextmanager
-    def _snapshot(self) -> Iterator[tuple[Reading, Snapshot]]:
+    def _snapshot(self) -> Iterator[tuple[ReadConnection, Snapshot]]:
         """A connection of its own for as long as it is used; raises EngineUnreachable."""
-        reading: Reading | None = None
+        reading: ReadConnection | None = None
         try:
             reading = self._taken()
             with reading.snapshot() as snapshot:
@@ -126,7 +126,7 @@ class HistoryReader:
             raise
         self._give_back(reading)
 
-    def _taken(self) -> Reading:
+    def _taken(self) -> ReadConnection:
         with self._lock:
             idle, self._idle = self._idle, []
             current = [reading for reading in idle if reading.is_current]
@@ -135,9 +135,9 @@ class HistoryReader:
         for reading in idle:
             if reading is not taken and reading not in current:
                 reading.db.close()
-        return taken or Reading(self._path, self._now)
+        return taken or ReadConnection(self._path, self._now)
 
-    def _give_back(self, reading: Reading) -> None:
+    def _give_back(self, reading: ReadConnection) -> None:
         with self._lock:
             if not self._closed and reading.is_current and len(self._idle) < IDLE_CONNECTIONS:
                 self._idle.append(reading)
@@ -150,7 +150,7 @@ class _Asked:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: ReadConnection,
         snapshot: Snapshot,
         plan: QueryPlan,
         order: RowOrder,
