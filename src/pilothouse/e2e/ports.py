@@ -104,7 +104,7 @@ class Recording(Protocol):
         """The text of a response's body, masked; empty where there is none."""
 
 
-class Recorder(Protocol):
+class TabRecorder(Protocol):
     """Records the tabs of a browser from their first request on."""
 
     async def prepare(self) -> None:

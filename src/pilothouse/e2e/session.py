@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.browser.routes import Routes
     from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
     from pilothouse.e2e.model import EndReason
-    from pilothouse.e2e.ports import Entrance, Recorder, Server
+    from pilothouse.e2e.ports import Entrance, Server, TabRecorder
 
     type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
 
@@ -86,7 +86,7 @@ class E2eSession:
     """Private: logs, screenshots, downloads, exports."""
     timeline: Timeline
     """Its own events and tabs alone: an agent may have several sessions."""
-    recorder: Recorder
+    recorder: TabRecorder
     explain: Explain
     """Makes the fault of a failed step, with its dossier."""
     servers: list[Server] = field(default_factory=list)

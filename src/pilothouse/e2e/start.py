@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.timeline import Timeline
     from pilothouse.e2e.app_server.start import Starter, StartRequest
     from pilothouse.e2e.browser.playwright import DrivenBrowser, PlaywrightDriver, SharePipe
-    from pilothouse.e2e.ports import Entrance, Intercept, Recorder
+    from pilothouse.e2e.ports import Entrance, Intercept, TabRecorder
     from pilothouse.e2e.session import E2eSession, Explain
     from pilothouse.e2e.tab import Tab
 
@@ -58,7 +58,7 @@ class SessionDeps:
     settings: Settings
     clock: Clock
     timeline: Timeline
-    recorder: Recorder
+    recorder: TabRecorder
     intercept: Intercept
     starter: Starter
     explain: Explain

@@ -37,7 +37,7 @@ _MOCKED = "pilothouse mocked"
 logger = logging.getLogger(__name__)
 
 
-class Recorder(Protocol):
+class ExchangeRecorder(Protocol):
     """The history, as far as it is needed here."""
 
     def post(self, exchange: Exchange) -> None: ...
@@ -46,7 +46,7 @@ class Recorder(Protocol):
 class Capture:
     def __init__(
         self,
-        history: Recorder,
+        history: ExchangeRecorder,
         listeners: ProxyListeners,
         guard: OwnPortGuard,
         mocks: Mocks,

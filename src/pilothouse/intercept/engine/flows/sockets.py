@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.events import MessageInjected
     from mitmproxy.websocket import WebSocketData
 
-    from pilothouse.intercept.engine.flows.http import Recorder
+    from pilothouse.intercept.engine.flows.http import ExchangeRecorder
     from pilothouse.intercept.engine.listeners import ProxyListeners
     from pilothouse.intercept.engine.patches.control_frames import Control
     from pilothouse.intercept.engine.rules.apply import RuleApplier
@@ -66,7 +66,11 @@ class Live:
     """Connections that are open, each by the id that its packets carry as `connection`."""
 
     def __init__(
-        self, history: Recorder, listeners: ProxyListeners, changes: RuleApplier, proxy: Proxyserver
+        self,
+        history: ExchangeRecorder,
+        listeners: ProxyListeners,
+        changes: RuleApplier,
+        proxy: Proxyserver,
     ) -> None:
         self._history = history
         self._listeners = listeners
