@@ -19,7 +19,7 @@ from playwright.async_api import Error, async_playwright
 
 from pilothouse.core.net.url_policy import Policy, Verdict
 from pilothouse.e2e.browser.flags import bypass_list, feature_flag, policy_flags
-from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, Refusal, open_proxy
+from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, PolicyRefusal, open_proxy
 from pilothouse.machine.chromium.finder import find_browser
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class World:
         self.canary = Server()
         self.public = Server()
         self.policy = Policy()
-        self.refused: list[Refusal] = []
+        self.refused: list[PolicyRefusal] = []
         self.names: dict[str, list[str]] = {}
         """Each name's addresses, one per lookup; the last one again and again."""
         self.asked: list[str] = []

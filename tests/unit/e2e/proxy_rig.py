@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from pilothouse.core.net.url_policy import Policy
-from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, Refusal, open_proxy
+from pilothouse.e2e.egress_proxy.proxy import FilteringProxy, PolicyRefusal, open_proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ class Rig:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.noted: list[Refusal] = []
+        self.noted: list[PolicyRefusal] = []
         self.names: dict[str, list[list[str]]] = {}
         self.asked: list[str] = []
         self.writers: list[asyncio.StreamWriter] = []

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PolicyRefusal:
     """A request that the policy did not let out."""
 
     at: float
@@ -76,12 +76,12 @@ class FilteringProxy:
     def __init__(
         self,
         policy: Callable[[], Policy],
-        note: Callable[[Refusal], None],
+        note: Callable[[PolicyRefusal], None],
         resolve: Resolve,
         clock: Clock,
     ) -> None:
         self.secret = secrets.token_urlsafe(32)
-        self.refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS)
+        self.refusals: deque[PolicyRefusal] = deque(maxlen=MAX_REFUSALS)
         """The newest last."""
         self._policy = policy
         self._note = note
@@ -94,7 +94,7 @@ class FilteringProxy:
         """Those that have to show the secret."""
         self._has_told = False
 
-    def find(self, url: str) -> Refusal | None:
+    def find(self, url: str) -> PolicyRefusal | None:
         """The last refusal of that URL's host and port: why a page of it did not load."""
         try:
             target = target_of(url)
@@ -205,7 +205,7 @@ class FilteringProxy:
         self, browser: asyncio.Transport, request: Request, host: str, port: int, verdict: Verdict
     ) -> None:
         answer(browser, HTTPStatus.FORBIDDEN, verdict.reason, verdict.rule)
-        refusal = Refusal(
+        refusal = PolicyRefusal(
             at=self._clock(),
             method=request.method,
             host=host,
@@ -269,7 +269,7 @@ class FilteringProxy:
 @asynccontextmanager
 async def open_proxy(
     policy: Callable[[], Policy],
-    note: Callable[[Refusal], None],
+    note: Callable[[PolicyRefusal], None],
     *,
     resolve: Resolve | None = None,
     clock: Clock = lambda: time.time() * 1000,
