@@ -122,14 +122,14 @@ def admitter(access: Access) -> Admit:
 
 def authenticator(gate: BearerAuth) -> Authenticate:
     """Knows callers by their bearer token."""
-    from pilothouse.server.transports.oauth import Refused
+    from pilothouse.server.transports.oauth import BearerRefused
     from pilothouse.server.transports.principal import name_of
 
     async def authenticate(head: RequestHead) -> str | Denied:
         path = head.target.partition("?")[0]
         endpoint = path if path in MCP_PATHS else MCP_PATHS[0]
         found = await gate.judge(head.values.get("authorization", ()), endpoint)
-        if isinstance(found, Refused):
+        if isinstance(found, BearerRefused):
             return Denied(found.status, json.dumps(found.body).encode(), (found.header,))
         return name_of(found)
 

@@ -31,7 +31,7 @@ _COOKIE_PURPOSE = b"pilothouse dashboard"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AccessRefused:
     """An answer instead of the one that was asked for."""
 
     status: int
@@ -68,7 +68,7 @@ class Access:
         target: str,
         authorizations: Sequence[str],
         cookies: Sequence[str],
-    ) -> Refused | None:
+    ) -> AccessRefused | None:
         """Return None for a request that may go on, else what it is answered."""
         path, _, query = target.partition("?")
         if self.has_pages and QUERY in query and method == "GET" and not is_mcp(path):
@@ -90,7 +90,7 @@ class Access:
                 return None
         return self._refuse(caller)
 
-    def _visit(self, path: str, query: str) -> Refused | None:
+    def _visit(self, path: str, query: str) -> AccessRefused | None:
         """Return the answer to a browser that brings the token in the address: a cookie, and the
         same address without the token."""
         pairs = parse_qsl(query, keep_blank_values=True)
@@ -103,16 +103,16 @@ class Access:
         cookie = f"{COOKIE}={_cookie_of(token)}; Path=/; HttpOnly; SameSite=Strict"
         cookie += "; Secure" if self.is_https else ""
         headers = (("location", where), ("set-cookie", cookie), ("referrer-policy", "no-referrer"))
-        return Refused(303, b"", headers)
+        return AccessRefused(303, b"", headers)
 
-    def _refuse(self, caller: Caller) -> Refused:
+    def _refuse(self, caller: Caller) -> AccessRefused:
         if self.by_token_alone:
             why = "send the token of PILOTHOUSE_HTTP_TOKEN as `Authorization: Bearer TOKEN`"
             if self.has_pages:
                 why += f"; a browser opens /?{QUERY}=TOKEN once"
             challenge = (("www-authenticate", 'Bearer realm="pilothouse"'),)
-            return Refused(401, _error(401, why), challenge)
-        return Refused(403, _error(403, self.explain(caller)))
+            return AccessRefused(401, _error(401, why), challenge)
+        return AccessRefused(403, _error(403, self.explain(caller)))
 
     def explain(self, caller: Caller) -> str:
         """Return why a caller is refused, and the ways to be let in."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from pilothouse.core.net.origins import OriginPolicy
-    from pilothouse.machine.net.http_access import Access, Refused
+    from pilothouse.machine.net.http_access import Access, AccessRefused
     from pilothouse.server.runtime import Runtime
 
 _HEADERS = [
@@ -87,7 +87,7 @@ class OriginGuard:
         else:
             await respond(send, status, {"error": {"code": status, "message": why}})
 
-    def _judge(self, scope: Scope) -> Refused | None:
+    def _judge(self, scope: Scope) -> AccessRefused | None:
         if self._access is None:
             return None
         query = scope["query_string"].decode("latin-1")
@@ -104,7 +104,7 @@ def _all(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-async def _refuse(scope: Scope, send: Send, refused: Refused) -> None:
+async def _refuse(scope: Scope, send: Send, refused: AccessRefused) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": "another user's server"})
         return

@@ -235,7 +235,7 @@ def _scopes(claims: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Refused:
+class BearerRefused:
     """Why a caller is not let in, as it is answered."""
 
     status: int
@@ -265,7 +265,7 @@ class BearerAuth:
         self._base_url = base_url
         self._verifier = verifier or JwtVerifier(config)
 
-    async def judge(self, authorizations: Sequence[str], path: str) -> AccessToken | Refused:
+    async def judge(self, authorizations: Sequence[str], path: str) -> AccessToken | BearerRefused:
         """Who calls the endpoint at `path`, by all Authorization headers of the request."""
         one = authorizations[0] if len(authorizations) == 1 else ""
         scheme, _, text = one.partition(" ")
@@ -277,10 +277,10 @@ class BearerAuth:
             return self._refusal(path, 403, "insufficient_scope", why)
         return token
 
-    def _refusal(self, path: str, status: int, error: str, why: str) -> Refused:
+    def _refusal(self, path: str, status: int, error: str, why: str) -> BearerRefused:
         metadata = build_resource_metadata_url(AnyHttpUrl(self._base_url + path))
         challenge = f'scope="{self._config.scope}", resource_metadata="{metadata}"'
-        return Refused(status, error, why, challenge)
+        return BearerRefused(status, error, why, challenge)
 
     def protect(self, app: ASGIApp, path: str) -> ASGIApp:
         """`app` behind a token for the endpoint at `path`."""
@@ -307,7 +307,7 @@ class _Protected:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = HTTPConnection(scope).headers.getlist("authorization")
         found = await self._gate.judge(given, self._path)
-        if isinstance(found, Refused):
+        if isinstance(found, BearerRefused):
             refusal = JSONResponse(found.body, found.status, dict([found.header]))
             await refusal(scope, receive, send)
             return

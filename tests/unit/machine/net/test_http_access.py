@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.machine.net.http_access import Access, Refused
+from pilothouse.machine.net.http_access import Access, AccessRefused
 from pilothouse.machine.net.local_users import Caller
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def judged(
     method: str = "GET",
     token: Sequence[str] = (),
     cookie: Sequence[str] = (),
-) -> Refused | None:
+) -> AccessRefused | None:
     return access.judge(caller, method, target, [f"Bearer {one}" for one in token], cookie)
 
 
-def visit(access: Access, target: str) -> tuple[Refused, str]:
+def visit(access: Access, target: str) -> tuple[AccessRefused, str]:
     """The answer to a browser that brings the token, and the cookie in it."""
     answer = judged(access, Caller.OTHER, target)
     assert answer is not None
