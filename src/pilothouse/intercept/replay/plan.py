@@ -40,7 +40,7 @@ _COMMON: dict[str, object] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RegexParam:
+class PacketRegex:
     """A replacement for one packet of a bulk send, or for each."""
 
     packet_index: int | None
@@ -67,7 +67,7 @@ class SendPlan:
     max_concurrent: int = CONCURRENT
     has_barrier: bool = False
     """Every send waits, connected, until all others are as far."""
-    regex_params: tuple[RegexParam, ...] = ()
+    regex_params: tuple[PacketRegex, ...] = ()
 
     @property
     def total(self) -> int:
@@ -177,13 +177,13 @@ def _checked(plan: SendPlan) -> SendPlan:
     return plan
 
 
-def _regex_params(raw: object, packets: int) -> tuple[RegexParam, ...]:
+def _regex_params(raw: object, packets: int) -> tuple[PacketRegex, ...]:
     if not isinstance(raw, list) or len(raw) > MOST_PACKETS:
         raise bad("regex_params", f"a list of at most {MOST_PACKETS} objects", raw)
     return tuple(_regex_param(one, f"regex_params[{n}]", packets) for n, one in enumerate(raw))
 
 
-def _regex_param(raw: object, field: str, packets: int) -> RegexParam:
+def _regex_param(raw: object, field: str, packets: int) -> PacketRegex:
     expected = "an object with pattern and value_template, perhaps packet_index and target"
     if not isinstance(raw, dict):
         raise bad(field, expected, raw)
@@ -195,7 +195,7 @@ def _regex_param(raw: object, field: str, packets: int) -> RegexParam:
         index = _whole(index, f"{field}.packet_index", 0, packets - 1)
     target = raw.get("target", "request")
     edit = regex_edit(raw.get("pattern"), raw.get("value_template"), target, field)
-    return RegexParam(index, edit)
+    return PacketRegex(index, edit)
 
 
 def _whole(value: object, field: str, least: int, most: int) -> int:
