@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import AnswerHead, Body, RequestHead
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.ports import Authenticate, Workers
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
     from pilothouse.server.groups import GroupSpec
 
     type Start = Callable[[Key], Awaitable[Hand]]
@@ -272,7 +272,7 @@ class Rig[W: Workers = Crew]:
 
     port: int
     listener: HttpListener
-    registry: Registry
+    registry: SessionRegistry
     crew: W
     reported: list[Exception]
     clients: list[Raw] = field(default_factory=list)

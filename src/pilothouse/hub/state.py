@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.model import Key, SessionRecord
     from pilothouse.hub.ports import Admit, Authenticate, Throttle, Traffic, Upstream, Workers
     from pilothouse.hub.sessions.peers import Peers
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
     from pilothouse.hub.workers import Kind
     from pilothouse.hub.workers.pool import Pool, PoolEntry
 
@@ -56,7 +56,7 @@ class Hub:
     def __init__(
         self,
         *,
-        registry: Registry,
+        registry: SessionRegistry,
         pool: Pool,
         kind: Kind,
         pages: Upstream,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
     from tests.support.sharing import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ class Rig(Protocol):
     workers: set[Key] | None
     """The keys that have one; None: all of them."""
 
-    async def make(self, max_sessions: int = 1000) -> Registry: ...
+    async def make(self, max_sessions: int = 1000) -> SessionRegistry: ...
 
     async def pass_time(self, share: float) -> None:
         """Of the time that a session is kept."""
@@ -51,7 +51,7 @@ class InMemory:
     now = 1000.0
     workers: set[Key] | None = None
 
-    async def make(self, max_sessions: int = 1000) -> Registry:
+    async def make(self, max_sessions: int = 1000) -> SessionRegistry:
         return MemoryRegistry(
             lambda: self.now,
             max_sessions=max_sessions,
@@ -74,7 +74,7 @@ class InRedis:
         self._url = url
         self._made: list[Gateway] = []
 
-    async def make(self, max_sessions: int = 1000) -> Registry:
+    async def make(self, max_sessions: int = 1000) -> SessionRegistry:
         opened = gateway(
             self._url,
             frozen=True,

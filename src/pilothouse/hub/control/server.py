@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.hub.ports import Workers
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
     from pilothouse.hub.workers.bridges.http_to_lines import Bridges
 
     type Report = Callable[..., None]
@@ -45,7 +45,7 @@ class ControlServer:
         self,
         *,
         workers: Workers,
-        registry: Registry,
+        registry: SessionRegistry,
         clock: Callable[[], float],
         about: Mapping[str, Any],
         status: Callable[[], Mapping[str, Any]],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.upstream import Relay
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.ports import Templates, Throttle, Traffic, Upstream, Workers
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
 
 MAX_HELLO_BYTES = 64 * 1024
 MAX_SUBSCRIPTIONS = 1_000
@@ -42,7 +42,7 @@ class McpEndpoint:
     def __init__(
         self,
         *,
-        registry: Registry,
+        registry: SessionRegistry,
         workers: Workers,
         relay: Relay,
         templates: Templates,

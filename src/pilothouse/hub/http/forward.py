@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key, SessionRecord
     from pilothouse.hub.ports import Lease, Traffic, Upstream, Workers
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
 
 SESSION = "mcp-session-id"
 PEER = "x-pilothouse-peer"
@@ -86,7 +86,7 @@ class Forwarder:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: SessionRegistry,
         workers: Workers,
         relay: Relay,
         greetings: Greetings,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.push_stream import PushStreams
     from pilothouse.hub.model import SessionRecord
     from pilothouse.hub.ports import Upstream, Worker
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
 
 UPDATED = "notifications/resources/updated"
 GREETING_S = 10.0
@@ -43,7 +43,7 @@ class Greeting:
 class Greetings:
     """The handshakes of all sessions with their present workers."""
 
-    def __init__(self, registry: Registry, push_streams: PushStreams) -> None:
+    def __init__(self, registry: SessionRegistry, push_streams: PushStreams) -> None:
         self._registry = registry
         self._push_streams = push_streams
         self._current: dict[str, Greeting] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.ports import PlacedWorkers, Workers
     from pilothouse.hub.sessions.peers import Peers
     from pilothouse.hub.sessions.redis_registry import RedisRegistry
-    from pilothouse.hub.sessions.registry import Registry
+    from pilothouse.hub.sessions.registry import SessionRegistry
 
 _EVERYWHERE = ("0.0.0.0", "::")
 
@@ -28,7 +28,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 class Shared(NamedTuple):
     """What a hub knows of its sessions, and of the other gateways that know them too."""
 
-    registry: Registry
+    registry: SessionRegistry
     workers: Workers
     """For the clients of the HTTP listener."""
     peers: Peers | None = None

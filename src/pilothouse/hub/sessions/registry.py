@@ -23,7 +23,7 @@ MAX_NAMES = 20_000
 FULL_RETRY_S = 60.0
 
 
-class Registry(Protocol):
+class SessionRegistry(Protocol):
     """Sessions and names.
 
     A registry that several gateways share raises Elsewhere for a session that another one serves,
