@@ -19,7 +19,7 @@ from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import Settings
 from pilothouse.hub.http.endpoint import McpEndpoint
 from pilothouse.hub.http.listener import HttpListener
-from pilothouse.hub.http.upstream import Relay
+from pilothouse.hub.http.upstream import UpstreamPool
 from pilothouse.hub.mcp.template_probe import capture
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.ports import Upstream
@@ -301,7 +301,7 @@ async def listen[W: Workers](
 ) -> AsyncIterator[Rig[W]]:
     """The listener on a free port; what it reports fails the test."""
     reported: list[Exception] = []
-    relay = Relay()
+    relay = UpstreamPool()
     if shared is None:
         registry = MemoryRegistry(
             time.time,

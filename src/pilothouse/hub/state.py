@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pilothouse.hub.http.endpoint import McpEndpoint
 from pilothouse.hub.http.listener import HttpListener
-from pilothouse.hub.http.upstream import Relay
+from pilothouse.hub.http.upstream import UpstreamPool
 from pilothouse.hub.model import WorkerStartFailed
 from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.pool import RETRY_S
@@ -90,7 +90,7 @@ class Hub:
         self.pool = pool
         self._kind = kind
         self._clock = clock
-        self._relay = Relay()
+        self._relay = UpstreamPool()
         self._endpoint = McpEndpoint(
             registry=registry,
             workers=workers or pool,

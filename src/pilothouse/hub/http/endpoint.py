@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from pilothouse.hub.http.forward import Call
-    from pilothouse.hub.http.upstream import Relay
+    from pilothouse.hub.http.upstream import UpstreamPool
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.ports import Templates, Throttle, Traffic, Upstream, Workers
     from pilothouse.hub.sessions.registry import SessionRegistry
@@ -44,7 +44,7 @@ class McpEndpoint:
         *,
         registry: SessionRegistry,
         workers: Workers,
-        relay: Relay,
+        relay: UpstreamPool,
         templates: Templates,
         clock: Callable[[], float],
         throttle: Throttle = lambda principal, tool: None,

@@ -17,7 +17,7 @@ from pilothouse.hub.notices import LOST, RESET
 if TYPE_CHECKING:
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.hub.http.connection import Connection
-    from pilothouse.hub.http.upstream import Relay
+    from pilothouse.hub.http.upstream import UpstreamPool
     from pilothouse.hub.mcp.handshake import Greetings
     from pilothouse.hub.mcp.routing_keys import RoutingFacts
     from pilothouse.hub.mcp.template import Template
@@ -88,7 +88,7 @@ class Forwarder:
         self,
         registry: SessionRegistry,
         workers: Workers,
-        relay: Relay,
+        relay: UpstreamPool,
         greetings: Greetings,
         traffic: Traffic,
     ) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import RequestHead
     from pilothouse.core.net.origins import OriginPolicy
     from pilothouse.hub.http.endpoint import McpEndpoint
-    from pilothouse.hub.http.upstream import Relay
+    from pilothouse.hub.http.upstream import UpstreamPool
     from pilothouse.hub.ports import Admit, Authenticate, Upstream
     from pilothouse.hub.sessions.peers import Peers
 
@@ -47,7 +47,7 @@ class HttpListener:
     def __init__(
         self,
         endpoint: McpEndpoint,
-        relay: Relay,
+        relay: UpstreamPool,
         pages: Upstream,
         origin_policy: OriginPolicy,
         report: Report,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pilothouse.core.net.http1 import AnswerHead, Body, RequestHead
     from pilothouse.hub.http.connection import Connection
     from pilothouse.hub.http.replies import Reply
-    from pilothouse.hub.http.upstream import Relay, UpstreamConnection
+    from pilothouse.hub.http.upstream import UpstreamConnection, UpstreamPool
     from pilothouse.hub.model import SessionRecord
     from pilothouse.hub.ports import Upstream
 
@@ -38,7 +38,7 @@ _TRIES = 10
 class PushStreams:
     """The push streams of all sessions."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: UpstreamPool) -> None:
         self._relay = relay
         self._streams: dict[str, _Stream] = {}
 
@@ -107,7 +107,7 @@ class PushStreams:
 class _Stream:
     """One client's end, to which the worker's end is joined when there is one."""
 
-    def __init__(self, relay: Relay, client: Connection, head: RequestHead) -> None:
+    def __init__(self, relay: UpstreamPool, client: Connection, head: RequestHead) -> None:
         self._relay = relay
         self._client = client
         self._is_chunked = head.minor == "1"

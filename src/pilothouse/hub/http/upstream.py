@@ -217,7 +217,7 @@ class Route:
             self._unused()
 
 
-class Relay:
+class UpstreamPool:
     """The connections to all upstreams."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from pilothouse.hub.http.answer import Passing
 from pilothouse.hub.http.forward import PEER as HEADER
 from pilothouse.hub.http.forward import SESSION
 from pilothouse.hub.http.replies import INVALID_REQUEST, Reply, error, error_text
-from pilothouse.hub.http.upstream import Relay, Unreachable
+from pilothouse.hub.http.upstream import Unreachable, UpstreamPool
 from pilothouse.hub.model import Elsewhere, RegistryAway, WorkerLost
 from pilothouse.hub.notices import LOST
 from pilothouse.hub.ports import Upstream
@@ -91,7 +91,7 @@ class Peers:
         """`clock` is the wall's, which machines have in common."""
         self._lease = lease
         self._clock = clock
-        self._relay = Relay()
+        self._relay = UpstreamPool()
 
     def judge(self, head: RequestHead, body: bytes) -> str | None:
         """See `judge`."""

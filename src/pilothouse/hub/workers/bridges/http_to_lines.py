@@ -11,7 +11,7 @@ from pilothouse.core.net.http1 import Chunked, write_head
 from pilothouse.hub.http.client import NoAnswer, delete
 from pilothouse.hub.http.replies import JSON, compact, error_text
 from pilothouse.hub.http.sse import SSE, message_of, take_event
-from pilothouse.hub.http.upstream import Relay
+from pilothouse.hub.http.upstream import UpstreamPool
 from pilothouse.hub.mcp.param_headers import repeating
 from pilothouse.hub.mcp.revision_2026 import (
     NAMED_BY,
@@ -49,7 +49,7 @@ class Bridges:
         self._folder = folder
         self._workers = workers
         self._templates = templates
-        self._relay = Relay()
+        self._relay = UpstreamPool()
         self._open: dict[Key, asyncio.Server] = {}
 
     async def path(self, record: SessionRecord) -> str:
@@ -87,7 +87,7 @@ class Bridge:
     def __init__(
         self,
         workers: Workers,
-        relay: Relay,
+        relay: UpstreamPool,
         templates: Templates,
         record: SessionRecord,
         worker: Worker,
