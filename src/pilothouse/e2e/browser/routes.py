@@ -33,7 +33,7 @@ _GLOB = re.compile(r"(\*\*/?)|(\*)|\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class MockReply:
     """An answer that no server gave."""
 
     status: int = 200
@@ -60,7 +60,7 @@ class Rule:
     url: str = ""
     """A glob if it has a `*`, else a part of the URL; empty is any."""
     method: str = ""
-    reply: Reply | None = None
+    reply: MockReply | None = None
     block: str = ""
     """Name of the network error."""
     edit: Edit | None = None
@@ -170,7 +170,7 @@ class HarAnswers:
 
     def __init__(self, text: bytes) -> None:
         """Raises ValueError: it is no HAR file."""
-        self._replies: dict[tuple[str, str], list[Reply]] = {}
+        self._replies: dict[tuple[str, str], list[MockReply]] = {}
         try:
             for entry in json.loads(text)["log"]["entries"]:
                 asked, url = entry["request"], urldefrag(entry["request"]["url"]).url
@@ -186,11 +186,11 @@ class HarAnswers:
     def has(self, method: str, url: str) -> bool:
         return bool(self._found(method, url))
 
-    def next(self, method: str, url: str) -> Reply:
+    def next(self, method: str, url: str) -> MockReply:
         replies = self._found(method, url)
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
-    def _found(self, method: str, url: str) -> list[Reply]:
+    def _found(self, method: str, url: str) -> list[MockReply]:
         url = urldefrag(url).url
         exact = self._replies.get((method.upper(), url))
         return exact or self._replies.get((method.upper(), _local_path(url)), [])
@@ -207,7 +207,7 @@ def _local_path(url: str) -> str:
     return f"{parts.path or '/'}?{parts.query}"
 
 
-def _reply(response: dict[str, Any]) -> Reply:
+def _reply(response: dict[str, Any]) -> MockReply:
     content = response.get("content", {})
     text = content.get("text", "")
     headers: dict[str, str] = {}
@@ -219,7 +219,7 @@ def _reply(response: dict[str, Any]) -> Reply:
     if content.get("mimeType"):
         headers.setdefault("content-type", content["mimeType"])
     body = base64.b64decode(text) if content.get("encoding") == "base64" else text.encode()
-    return Reply(int(response["status"]), body, without_wire_headers(headers))
+    return MockReply(int(response["status"]), body, without_wire_headers(headers))
 
 
 class Routes:
@@ -336,7 +336,7 @@ class Routes:
         return response
 
 
-async def _give(route: Any, reply: Reply) -> None:
+async def _give(route: Any, reply: MockReply) -> None:
     if reply.status < 100:
         await route.abort("failed")  # so a HAR file says that there was no answer
     else:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.e2e.browser.playwright import BrowserContext
-    from pilothouse.e2e.browser.routes import Edit, HarAnswers, Reply, Routes, Rule
+    from pilothouse.e2e.browser.routes import Edit, HarAnswers, MockReply, Routes, Rule
     from pilothouse.e2e.session import E2eSession
 
 MOST_RULES = 50
@@ -53,12 +53,12 @@ class Respond(Args):
     content_type: str = Field(default="", description="Default: JSON or text, as the body is")
     headers: dict[str, str] = Field(default_factory=dict, description="Headers")
 
-    def reply(self) -> Reply:
-        from pilothouse.e2e.browser.routes import Reply, content_type_of
+    def reply(self) -> MockReply:
+        from pilothouse.e2e.browser.routes import MockReply, content_type_of
 
         kind = self.content_type or content_type_of(self.body)
         headers = {"content-type": kind, **{k.lower(): v for k, v in self.headers.items()}}
-        return Reply(self.status, self.body.encode(), headers)
+        return MockReply(self.status, self.body.encode(), headers)
 
 
 class Replacement(Args):

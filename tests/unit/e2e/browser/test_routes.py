@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.core.regex import BadPattern, compile_pattern
-from pilothouse.e2e.browser.routes import Edit, HarAnswers, Reply, Rule, choose, edited, url_pattern
+from pilothouse.e2e.browser.routes import (
+    Edit,
+    HarAnswers,
+    MockReply,
+    Rule,
+    choose,
+    edited,
+    url_pattern,
+)
 from tests.support.rounds import examples
 
 CART = "http://localhost:3000/api/cart"
@@ -160,7 +168,9 @@ def test_a_har_file_answers_in_its_order_and_the_last_answer_stays() -> None:
 
 def test_a_har_file_keeps_headers_but_those_of_the_wire() -> None:
     reply = har(entry(CART, "x", 404)).next("get", CART + "#top")
-    assert reply == Reply(404, b"x", {"set-cookie": "a=1\nb=2", "content-type": "application/json"})
+    assert reply == MockReply(
+        404, b"x", {"set-cookie": "a=1\nb=2", "content-type": "application/json"}
+    )
 
 
 def test_a_har_file_of_a_dev_server_fits_its_next_port_and_no_other_host() -> None:
