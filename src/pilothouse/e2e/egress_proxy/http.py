@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProxyRequest:
     """A request to the proxy."""
 
     method: str
@@ -60,7 +60,7 @@ _ABSOLUTE_TARGET = re.compile(r"(https?|wss?)://([^/?#\\@]*)((?:[/?][^#]*)?)", r
 _ONLY_OURS = frozenset({"x-pilothouse-blocked", "x-pilothouse-failed"})
 
 
-def parse_request(head: bytes) -> Request:
+def parse_request(head: bytes) -> ProxyRequest:
     """Read a head, given without the empty line that ends it.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_request(head: bytes) -> Request:
     if method == "CONNECT":
         if read.body is not None or not _TUNNEL_TARGET.fullmatch(target):
             raise BadMessage("CONNECT takes host:port and no body")
-        return Request(method, target, target, authorization=shown)
+        return ProxyRequest(method, target, target, authorization=shown)
     absolute = _ABSOLUTE_TARGET.fullmatch(target)
     if absolute is None or absolute[1].lower() not in ("http", "ws"):
         raise BadMessage("this is a proxy: it takes CONNECT host:port and whole http:// URLs")
@@ -89,7 +89,9 @@ def parse_request(head: bytes) -> Request:
     passed = kept(read.fields, read.values, {"host", *_ONLY_OURS})
     first = f"{method} {path} HTTP/1.{read.minor}"
     forwarded = write_head(first, [("Host", authority), *passed, *connection])
-    return Request(method, target, authority, scheme.lower(), forwarded, read.body, changes, shown)
+    return ProxyRequest(
+        method, target, authority, scheme.lower(), forwarded, read.body, changes, shown
+    )
 
 
 # Answers

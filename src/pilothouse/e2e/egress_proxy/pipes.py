@@ -20,7 +20,7 @@ from pilothouse.core.net.http1 import (
     Counted,
     Endless,
 )
-from pilothouse.e2e.egress_proxy.http import ForwardedHead, Request, own_answer, rewrite_answer
+from pilothouse.e2e.egress_proxy.http import ForwardedHead, ProxyRequest, own_answer, rewrite_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +70,7 @@ class _Lingering(asyncio.Protocol):
 
 
 def join(
-    browser: asyncio.Transport, server: asyncio.Transport, request: Request, rest: bytes
+    browser: asyncio.Transport, server: asyncio.Transport, request: ProxyRequest, rest: bytes
 ) -> None:
     """Let the two ends take over: as they are for a tunnel, else head and body of one request."""
     near: _Pipe

@@ -27,7 +27,7 @@ from pilothouse.core.net.http1 import MAX_HEAD_BYTES, BadMessage
 from pilothouse.core.net.proxy_auth import CHALLENGE, is_shown
 from pilothouse.core.net.url_policy import UrlError, target_of
 from pilothouse.e2e.egress_proxy.app_addresses import addresses_of, look_up
-from pilothouse.e2e.egress_proxy.http import Request, parse_request
+from pilothouse.e2e.egress_proxy.http import ProxyRequest, parse_request
 from pilothouse.e2e.egress_proxy.pipes import answer, join
 from pilothouse.machine.net.local_users import Caller, caller_of
 
@@ -162,7 +162,7 @@ class FilteringProxy:
                 browser.abort()
 
     async def _reach(
-        self, browser: asyncio.Transport, request: Request
+        self, browser: asyncio.Transport, request: ProxyRequest
     ) -> asyncio.Transport | None:
         """A connection to where the request wants to go; None when it was refused."""
         verdict = self._judge_spelling(request)
@@ -195,14 +195,19 @@ class FilteringProxy:
         policy = self._policy()
         return replace(policy, blocked_ports=policy.blocked_ports | {self.port})
 
-    def _judge_spelling(self, request: Request) -> Verdict:
+    def _judge_spelling(self, request: ProxyRequest) -> Verdict:
         policy = self._current_policy()
         schemes = (request.scheme,) if request.scheme else ("https", "http")
         verdicts = [policy.check_url(f"{scheme}://{request.authority}/") for scheme in schemes]
         return next((verdict for verdict in verdicts if verdict.allowed), verdicts[0])
 
     def _refuse(
-        self, browser: asyncio.Transport, request: Request, host: str, port: int, verdict: Verdict
+        self,
+        browser: asyncio.Transport,
+        request: ProxyRequest,
+        host: str,
+        port: int,
+        verdict: Verdict,
     ) -> None:
         answer(browser, HTTPStatus.FORBIDDEN, verdict.reason, verdict.rule)
         refusal = PolicyRefusal(

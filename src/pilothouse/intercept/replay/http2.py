@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Http2Request:
     """What HTTP/2 sends: headers, pseudo headers first, a body and trailers."""
 
     headers: Headers
@@ -24,7 +24,9 @@ class Request:
     trailers: Headers
 
 
-def request_of(head: bytes, body: bytes, trailers: bytes, *, scheme: str, host: str) -> Request:
+def request_of(
+    head: bytes, body: bytes, trailers: bytes, *, scheme: str, host: str
+) -> Http2Request:
     """The first Host header becomes the authority; without one, `host` does."""
     parsed = parse_head(head)
     method, target, *_ = [*parsed.words, b"", b""]
@@ -36,13 +38,13 @@ def request_of(head: bytes, body: bytes, trailers: bytes, *, scheme: str, host: 
         pseudo += [(b":scheme", scheme.encode()), (b":path", target)]
     lines = parse_head(b"\n" + trailers).headers
     ended = [(header.name.lower(), header.value) for header in lines]
-    return Request([*pseudo, *fields], body, ended)
+    return Http2Request([*pseudo, *fields], body, ended)
 
 
 class Http2:
     """The first stream of a connection. Implements `Conversation`."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Http2Request) -> None:
         self.response = Response()
         self.is_done = False
         self.error = ""

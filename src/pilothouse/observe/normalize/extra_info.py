@@ -21,7 +21,7 @@ NOT_KEPT = -1
 
 
 @dataclass(slots=True)
-class Request:
+class RequestFacts:
     """What later events of a request need to know of it."""
 
     url: str
@@ -33,7 +33,7 @@ class Request:
     status: int = 0
     from_worker: bool = False
     """Whether a service worker answered it."""
-    before: Request | None = None
+    before: RequestFacts | None = None
     """The hop before, as long as something may still be told of it."""
     has_extra: bool | None = None
     """Whether the network tells of it; None while that is not known."""
@@ -45,20 +45,20 @@ class Request:
     waiting: Facts | None = None
     """What is told of an answer whose own event has not come yet."""
 
-    def hops(self) -> list[Request]:
+    def hops(self) -> list[RequestFacts]:
         """All hops that are remembered, the first one first."""
-        found: list[Request] = []
-        one: Request | None = self
+        found: list[RequestFacts] = []
+        one: RequestFacts | None = self
         while one is not None:
             found.insert(0, one)
             one = one.before
         return found
 
-    def at_hop(self, hop: int) -> Request | None:
+    def at_hop(self, hop: int) -> RequestFacts | None:
         return next((one for one in self.hops() if one.hop == hop), None)
 
 
-def place_sent(request: Request, facts: Facts, amend: Callable[[int, Facts], None]) -> bool:
+def place_sent(request: RequestFacts, facts: Facts, amend: Callable[[int, Facts], None]) -> bool:
     """Put what was really sent into the event of its hop; whether there is one."""
     for hop in request.hops() if request.before else (request,):
         if hop.has_extra is not False and not hop.is_sent_told:
@@ -68,7 +68,7 @@ def place_sent(request: Request, facts: Facts, amend: Callable[[int, Facts], Non
     return False
 
 
-def place_answer(request: Request, facts: Facts, amend: Callable[[int, Facts], None]) -> bool:
+def place_answer(request: RequestFacts, facts: Facts, amend: Callable[[int, Facts], None]) -> bool:
     """Put what really came back into the event of its hop, or keep it until that comes; whether
     there is such a hop."""
     for hop in request.hops() if request.before else (request,):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.observe.normalize.extra_info import (
     NOT_KEPT,
-    Request,
+    RequestFacts,
     answer_facts,
     merged,
     place_answer,
@@ -43,7 +43,7 @@ class Traffic:
         """`amend` puts facts into the event of a seq that is kept already."""
         self._max_bytes = max_bytes
         self._amend = amend
-        self.requests: dict[str, Request] = {}
+        self.requests: dict[str, RequestFacts] = {}
         self._early: dict[str, list[Params]] = {}
         """What the network told of requests that have no event yet."""
         self.makers: dict[str, Callable[[Params], Made]] = {
@@ -89,7 +89,9 @@ class Traffic:
             made.append(self._redirected(redirect, params, before, hop - 1))
         whole = request["url"] + request.get("urlFragment", "")
         url = whole[:MAX_URL_CHARACTERS]
-        known = Request(url, request["method"], hop, str(params.get("type", "")), before=before)
+        known = RequestFacts(
+            url, request["method"], hop, str(params.get("type", "")), before=before
+        )
         self._remember(request_id, known)
         initiator = params.get("initiator") or {}
         sent: dict[str, Any] = {
@@ -121,7 +123,7 @@ class Traffic:
         return made
 
     def _redirected(
-        self, redirect: Params, params: Params, before: Request | None, hop: int
+        self, redirect: Params, params: Params, before: RequestFacts | None, hop: int
     ) -> dict[str, Any]:
         """Tell of the answer that led to the request at hand."""
         method = before.method if before else ""
@@ -133,7 +135,7 @@ class Traffic:
         return _with_waiting(told, before)
 
     def _with_early(
-        self, sent: dict[str, Any], known: Request, early: list[Params], request_id: str
+        self, sent: dict[str, Any], known: RequestFacts, early: list[Params], request_id: str
     ) -> dict[str, Any]:
         """Add to a request what the network told of it before, keep its answer until that comes,
         and what is of later hops until they do."""
@@ -166,7 +168,7 @@ class Traffic:
             self._early.setdefault(params["requestId"], []).append(params)
         return []
 
-    def _remember(self, request_id: str, request: Request) -> None:
+    def _remember(self, request_id: str, request: RequestFacts) -> None:
         if len(self.requests) >= MAX_REQUESTS and request_id not in self.requests:
             del self.requests[next(iter(self.requests))]
         self.requests[request_id] = request
@@ -269,7 +271,7 @@ class Traffic:
 
     def _socket_created(self, params: Params) -> Made:
         request_id, url = params["requestId"], params["url"]
-        self._remember(request_id, Request(url, "GET", resource_type="WebSocket"))
+        self._remember(request_id, RequestFacts(url, "GET", resource_type="WebSocket"))
         return [{"kind": "websocket", "event": "created", "requestId": request_id, "url": url}]
 
     def _socket(self, params: Params, event: str, **more: Any) -> Made:
@@ -325,7 +327,7 @@ class Traffic:
         return [cut(made, self._max_bytes(), "data")]
 
 
-def _with_waiting(event: dict[str, Any], known: Request) -> dict[str, Any]:
+def _with_waiting(event: dict[str, Any], known: RequestFacts) -> dict[str, Any]:
     """The event with what the network told of it before it came."""
     facts, known.waiting = known.waiting, None
     return event if facts is None else merged(event, facts)
