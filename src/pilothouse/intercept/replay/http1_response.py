@@ -26,7 +26,7 @@ _SWITCHING_PROTOCOLS = 101
 
 
 @dataclass(slots=True)
-class Response:
+class Http1Response:
     """As far as it came."""
 
     time: float = 0.0
@@ -45,7 +45,7 @@ class Response:
 class Conversation(Protocol):
     """One request and its response on a connection of their own, without the connection."""
 
-    response: Response
+    response: Http1Response
     is_done: bool
     error: str
     """Why the response is not whole."""
@@ -63,7 +63,7 @@ class Http1:
     def __init__(
         self, head: bytes, body: bytes, trailers: bytes = b"", chunks: Sequence[int] = ()
     ) -> None:
-        self.response = Response()
+        self.response = Http1Response()
         self.is_done = False
         self.error = ""
         self._request = wire(head, body, trailers, chunks)

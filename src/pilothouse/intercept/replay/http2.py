@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pilothouse.intercept.replay.http1 import parse_head
-from pilothouse.intercept.replay.http1_response import Response
+from pilothouse.intercept.replay.http1_response import Http1Response
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -45,7 +45,7 @@ class Http2:
     """The first stream of a connection. Implements `Conversation`."""
 
     def __init__(self, request: Http2Request) -> None:
-        self.response = Response()
+        self.response = Http1Response()
         self.is_done = False
         self.error = ""
         self._request = request

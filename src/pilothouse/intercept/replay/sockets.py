@@ -19,7 +19,7 @@ from weakref import WeakSet
 from pilothouse.core.net.http1 import MAX_HEAD_BYTES, write_head
 from pilothouse.core.net.proxy_auth import HEADER, credentials
 from pilothouse.intercept.model import ConnectionEnd
-from pilothouse.intercept.replay.http1_response import Conversation, Http1, Response
+from pilothouse.intercept.replay.http1_response import Conversation, Http1, Http1Response
 from pilothouse.intercept.replay.http2 import Http2, request_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Outcome:
     client: ConnectionEnd = field(default_factory=ConnectionEnd)
     server: ConnectionEnd = field(default_factory=ConnectionEnd)
     alpn: str = ""
-    response: Response = field(default_factory=Response)
+    response: Http1Response = field(default_factory=Http1Response)
     error: str = ""
     """Why there is no response, or why it is not whole."""
     reached: str = "while connecting"
