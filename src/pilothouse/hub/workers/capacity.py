@@ -40,7 +40,7 @@ class Claimant(Protocol):
     def __hash__(self) -> int: ...
 
 
-class Room:
+class Capacity:
     """The places of all workers."""
 
     def __init__(self, limits: WorkerLimits) -> None:

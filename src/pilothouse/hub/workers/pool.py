@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pilothouse.hub.model import GatewayFault, SessionUnknown, WorkerStartFailed
 from pilothouse.hub.workers import StartFailed, Use
 from pilothouse.hub.workers.breaker import Breaker
-from pilothouse.hub.workers.capacity import NEW_WORKER_BYTES, Room
+from pilothouse.hub.workers.capacity import NEW_WORKER_BYTES, Capacity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -116,7 +116,7 @@ class Pool:
         # By last use, the longest unused first.
         self._entries: OrderedDict[Key, PoolEntry] = OrderedDict()
         self._leaving: dict[PoolEntry, asyncio.Task[None]] = {}
-        self._room = Room(limits)
+        self._room = Capacity(limits)
         self._evicting: asyncio.Task[None] | None = None
         self._look_again = False
         """Something changed since it was looked who could make room."""

@@ -27,7 +27,7 @@ LOOK_S = 60.0
 _OLD = "FROM packets WHERE id <= ?1 AND coalesce(peer_id, 0) <= ?1"
 
 
-class Room:
+class Evictor:
     """Evicts when the file holds more than `max_bytes`, or packets older than `max_age_s`."""
 
     def __init__(

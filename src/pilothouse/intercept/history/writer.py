@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.intercept.history import file as history_file
 from pilothouse.intercept.history.checkpoint import LogCarrier
-from pilothouse.intercept.history.eviction import Room
+from pilothouse.intercept.history.eviction import Evictor
 from pilothouse.intercept.history.rows import REQUEST, RESPONSE, PostedExchange
 from pilothouse.intercept.history.text_indexer import Indexer
 
@@ -67,7 +67,7 @@ class _File:
     connection: sqlite3.Connection
     identity: history_file.Identity
     index: Indexer
-    room: Room
+    room: Evictor
     carrier: LogCarrier
 
     def tend(self) -> bool:
@@ -252,7 +252,7 @@ class HistoryWriter:
         connection, aside = history_file.open_file(self._path, self._clock, self._last_id)
         try:
             index = Indexer(connection, self._max_bytes // SEGMENTS)
-            room = Room(connection, self._max_bytes, self._max_age_s, self._clock)
+            room = Evictor(connection, self._max_bytes, self._max_age_s, self._clock)
             self._last_id = max(self._last_id, history_file.last_id(connection))
             identity = history_file.identity(self._path)
             file = _File(connection, identity, index, room, LogCarrier(self._path))
