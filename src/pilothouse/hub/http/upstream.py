@@ -53,7 +53,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: UpstreamConnections) -> None:
         self._route = route
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
@@ -200,7 +200,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.transport.abort()
 
 
-class Route:
+class UpstreamConnections:
     """The connections to one upstream."""
 
     def __init__(self, unused: Callable[[], None]) -> None:
@@ -221,7 +221,7 @@ class UpstreamPool:
     """The connections to all upstreams."""
 
     def __init__(self) -> None:
-        self._routes: dict[Upstream, Route] = {}
+        self._routes: dict[Upstream, UpstreamConnections] = {}
 
     async def exchange(
         self,
@@ -253,7 +253,9 @@ class UpstreamPool:
     async def _connect(self, upstream: Upstream) -> UpstreamConnection:
         route = self._routes.get(upstream)
         if route is None:
-            route = self._routes[upstream] = Route(lambda: self._forget(upstream, route))
+            route = self._routes[upstream] = UpstreamConnections(
+                lambda: self._forget(upstream, route)
+            )
         loop = asyncio.get_running_loop()
         link = UpstreamConnection(route)
         try:
@@ -272,7 +274,7 @@ class UpstreamPool:
             raise Unreachable(why) from None
         return link
 
-    def _forget(self, upstream: Upstream, route: Route | None) -> None:
+    def _forget(self, upstream: Upstream, route: UpstreamConnections | None) -> None:
         if self._routes.get(upstream) is route:
             self._routes.pop(upstream, None)
 
