@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.core.timeline.timeline import Timeline
     from pilothouse.e2e.browser.playwright import Dialog, Download, DrivenBrowser, Page
-    from pilothouse.e2e.browser.routes import Routes
+    from pilothouse.e2e.browser.routes import BrowserRoutes
     from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
     from pilothouse.e2e.model import EndReason
     from pilothouse.e2e.ports import Entrance, Server, TabRecorder
@@ -118,7 +118,7 @@ class E2eSession:
     downloads: list[dict[str, Any]] = field(default_factory=list)
     opened: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Each tab there ever was: which one opened it, and when."""
-    routes: Routes | None = None
+    routes: BrowserRoutes | None = None
     """Rules for requests, once there was one."""
     server_errors: deque[ServerLogged] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     """The newest lines of stderr, which no flood of stdout drives out."""

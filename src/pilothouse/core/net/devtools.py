@@ -45,7 +45,7 @@ class Cutter:
         return messages
 
 
-class Routes:
+class MessageRoutes:
     """Decides for each of a browser's messages whether it is the second client's.
 
     Chromium writes the method or the id first and the session last, which is read without parsing

@@ -222,7 +222,7 @@ def _reply(response: dict[str, Any]) -> MockReply:
     return MockReply(int(response["status"]), body, without_wire_headers(headers))
 
 
-class Routes:
+class BrowserRoutes:
     """The rules of one session, at work in its browser as long as there are any."""
 
     def __init__(

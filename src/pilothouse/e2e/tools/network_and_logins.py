@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.e2e.browser.playwright import BrowserContext
-    from pilothouse.e2e.browser.routes import Edit, HarAnswers, MockReply, Routes, Rule
+    from pilothouse.e2e.browser.routes import BrowserRoutes, Edit, HarAnswers, MockReply, Rule
     from pilothouse.e2e.session import E2eSession
 
 MOST_RULES = 50
@@ -150,14 +150,14 @@ async def route(args: Route, sessions: Sessions) -> RuleList:
         )
 
 
-def _routes(session: E2eSession) -> Routes:
-    from pilothouse.e2e.browser.routes import Routes
+def _routes(session: E2eSession) -> BrowserRoutes:
+    from pilothouse.e2e.browser.routes import BrowserRoutes
 
     if session.routes is None:
         assert session.browser is not None
         assert session.browser.context is not None
         assert session.policy is not None
-        session.routes = Routes(
+        session.routes = BrowserRoutes(
             session.browser.context,
             session.policy,
             session.note,
@@ -179,7 +179,7 @@ def _is_ours(session: E2eSession, request: Any) -> bool:
         return False  # a page that is just opening, or a service worker
 
 
-async def _rule(session: E2eSession, routes: Routes, args: Route) -> Rule:
+async def _rule(session: E2eSession, routes: BrowserRoutes, args: Route) -> Rule:
     """Raises InvalidInput, FileNotAllowed."""
     from pilothouse.e2e.browser.routes import Rule
 

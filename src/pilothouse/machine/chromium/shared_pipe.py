@@ -19,7 +19,7 @@ from pilothouse.core.net.devtools import (
     END,
     FIRST_OWN_ID,
     Cutter,
-    Routes,
+    MessageRoutes,
     is_about_leaving,
     parsed,
 )
@@ -49,7 +49,7 @@ class BrowserPipe:
     def __init__(self) -> None:
         self.closed = asyncio.Event()
         self.on_close: Callable[[], None] = lambda: None
-        self._routes = Routes()
+        self._routes = MessageRoutes()
         self._commands = Cutter()
         self._messages = Cutter()
         self._line: ObserverLine | None = None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.core.net.devtools import FIRST_OWN_ID, Cutter, Routes, session_of
+from pilothouse.core.net.devtools import FIRST_OWN_ID, Cutter, MessageRoutes, session_of
 
 OWN, CHILD, OTHER = "A" * 32, "B" * 32, "C" * 32
 JSON = st.recursive(
@@ -36,8 +36,8 @@ def attached(child: str, session: str) -> bytes:
 
 
 @pytest.fixture
-def routes() -> Routes:
-    made = Routes()
+def routes() -> MessageRoutes:
+    made = MessageRoutes()
     made.add(OWN)
     return made
 
@@ -72,7 +72,9 @@ def test_text_that_looks_like_the_end_of_a_message_is_no_session() -> None:
         assert session_of(packed(id=1, result=text)) == b""
 
 
-def test_events_go_by_their_session_and_answers_by_it_or_their_number(routes: Routes) -> None:
+def test_events_go_by_their_session_and_answers_by_it_or_their_number(
+    routes: MessageRoutes,
+) -> None:
     for message, is_own in (
         (packed(method="Runtime.consoleAPICalled", params={}, sessionId=OWN), True),
         (packed(method="Runtime.consoleAPICalled", params={"sessionId": OWN}), False),
@@ -106,18 +108,18 @@ def test_events_go_by_their_session_and_answers_by_it_or_their_number(routes: Ro
     ],
     ids=lambda odd: ascii(odd[:20]),
 )
-def test_what_makes_no_sense_is_nobodys_own(routes: Routes, odd: bytes) -> None:
+def test_what_makes_no_sense_is_nobodys_own(routes: MessageRoutes, odd: bytes) -> None:
     assert routes.is_own(odd) is False
 
 
-def test_a_session_with_half_of_a_character_is_known_again(routes: Routes) -> None:
+def test_a_session_with_half_of_a_character_is_known_again(routes: MessageRoutes) -> None:
     routes.add("\ud800")
     assert routes.is_own(rb'{"id":1,"sessionId":"\ud800"}')
 
 
 @pytest.mark.parametrize("spaced", [False, True])
 def test_what_a_session_attaches_to_is_its_own_until_it_is_left(
-    routes: Routes, spaced: bool
+    routes: MessageRoutes, spaced: bool
 ) -> None:
     def written(message: bytes) -> bytes:
         return (
