@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pilothouse.core.net.url_policy import Policy
-from pilothouse.e2e.browser.routes import BrowserRoutes, Edit, Rule
+from pilothouse.e2e.browser.routes import BrowserRoutes, Edit, RouteRule
 from tests.integration.e2e.browser_rig import open_world
 from tests.integration.e2e.little_shop import canary, start
 from tests.support.driving import Driver
@@ -220,7 +220,7 @@ async def test_what_a_rule_fetches_goes_through_the_proxy_as_well() -> None:
         routes = BrowserRoutes(
             context, lambda: everywhere, lambda what, _: notes.append(what), lambda _: True
         )
-        await routes.add(Rule("r1", "127.0.0.1", edit=Edit(status=200)))
+        await routes.add(RouteRule("r1", "127.0.0.1", edit=Edit(status=200)))
         world.clear(Policy(own_origins=world.own_origins, allowed_hosts=()))
         await page.goto(world.app())
         url = f"http://127.0.0.1:{world.canary_port}/"

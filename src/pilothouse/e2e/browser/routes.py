@@ -53,7 +53,7 @@ class Edit:
 
 
 @dataclass(slots=True, eq=False)
-class Rule:
+class RouteRule:
     """One rule: for which requests, and what becomes of them. Without an action they go on."""
 
     id: str
@@ -116,7 +116,7 @@ def url_pattern(text: str) -> str:
     return f"{starts}{''.join(parts)}$"
 
 
-def choose(rules: Sequence[Rule], method: str, url: str) -> Rule | None:
+def choose(rules: Sequence[RouteRule], method: str, url: str) -> RouteRule | None:
     """The newest rule that acts on this request; what it matches and acts on is counted."""
     for rule in reversed(rules):
         if rule.matches(method, url):
@@ -232,7 +232,7 @@ class BrowserRoutes:
         note: Callable[[str, str], None],
         is_ours: Callable[[Any], bool],
     ) -> None:
-        self.rules: list[Rule] = []
+        self.rules: list[RouteRule] = []
         self._context = context
         self._policy = policy
         self._note = note
@@ -244,12 +244,12 @@ class BrowserRoutes:
         self._last_id += 1
         return f"r{self._last_id}"
 
-    async def add(self, rule: Rule) -> None:
+    async def add(self, rule: RouteRule) -> None:
         self.rules.append(rule)
         if len(self.rules) == 1:
             await self._context.route(EVERYTHING, self._handle)
 
-    async def remove(self, rule_id: str | None) -> list[Rule]:
+    async def remove(self, rule_id: str | None) -> list[RouteRule]:
         """Take out one rule, or all of them; those that were there."""
         gone = [rule for rule in self.rules if rule_id in (None, rule.id)]
         self.rules = [rule for rule in self.rules if rule not in gone]
@@ -276,7 +276,7 @@ class BrowserRoutes:
                 raise
             # The page has gone on without the answer, or the browser is closing.
 
-    async def _apply(self, rule: Rule, route: Any) -> None:
+    async def _apply(self, rule: RouteRule, route: Any) -> None:
         if rule.har is not None:
             await _give(route, rule.har.next(route.request.method, route.request.url))
         elif rule.reply is not None:
@@ -288,7 +288,7 @@ class BrowserRoutes:
         else:
             await route.fallback()
 
-    async def _edit(self, rule: Rule, edit: Edit, route: Any) -> None:
+    async def _edit(self, rule: RouteRule, edit: Edit, route: Any) -> None:
         try:
             response = await self._fetch(route)
         except UrlNotAllowed as refusal:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.e2e.browser.playwright import BrowserContext
-    from pilothouse.e2e.browser.routes import BrowserRoutes, Edit, HarAnswers, MockReply, Rule
+    from pilothouse.e2e.browser.routes import BrowserRoutes, Edit, HarAnswers, MockReply, RouteRule
     from pilothouse.e2e.session import E2eSession
 
 MOST_RULES = 50
@@ -179,9 +179,9 @@ def _is_ours(session: E2eSession, request: Any) -> bool:
         return False  # a page that is just opening, or a service worker
 
 
-async def _rule(session: E2eSession, routes: BrowserRoutes, args: Route) -> Rule:
+async def _rule(session: E2eSession, routes: BrowserRoutes, args: Route) -> RouteRule:
     """Raises InvalidInput, FileNotAllowed."""
-    from pilothouse.e2e.browser.routes import Rule
+    from pilothouse.e2e.browser.routes import RouteRule
 
     given = [name for name in _ACTIONS if getattr(args, name) is not None]
     if len(given) > 1:
@@ -209,7 +209,7 @@ async def _rule(session: E2eSession, routes: BrowserRoutes, args: Route) -> Rule
     if len(routes.rules) >= MOST_RULES:
         raise _wrong("action", f"there are {MOST_RULES} rules", "action remove first", "add")
     try:
-        return Rule(
+        return RouteRule(
             routes.next_id(),
             args.url,
             args.method,
@@ -241,7 +241,7 @@ async def _har(session: E2eSession, path: str) -> HarAnswers:
         ) from None
 
 
-def _entry(rule: Rule) -> RuleEntry:
+def _entry(rule: RouteRule) -> RuleEntry:
     does = []
     if rule.delay_ms:
         does.append(f"waits {rule.delay_ms} ms")

@@ -15,7 +15,7 @@ from pilothouse.e2e.browser.routes import (
     Edit,
     HarAnswers,
     MockReply,
-    Rule,
+    RouteRule,
     choose,
     edited,
     url_pattern,
@@ -82,11 +82,11 @@ def test_every_glob_is_a_pattern(glob: str) -> None:
 
 def test_a_pattern_that_would_cost_too_much_is_refused() -> None:
     with pytest.raises(BadPattern):
-        Rule("r1", "*" + "a*" * 500)
+        RouteRule("r1", "*" + "a*" * 500)
 
 
 def test_the_newest_matching_rule_wins_and_counts() -> None:
-    old, new = Rule("r1", "/api"), Rule("r2", "/api/cart", "post")
+    old, new = RouteRule("r1", "/api"), RouteRule("r2", "/api/cart", "post")
     assert choose([old, new], "POST", CART) is new
     assert choose([old, new], "GET", CART) is old
     assert choose([old, new], "GET", "http://localhost:3000/") is None
@@ -94,14 +94,14 @@ def test_the_newest_matching_rule_wins_and_counts() -> None:
 
 
 def test_a_rule_that_has_run_out_leaves_the_request_to_an_older_one() -> None:
-    old, new = Rule("r1", "/api"), Rule("r2", "/api", times=2)
+    old, new = RouteRule("r1", "/api"), RouteRule("r2", "/api", times=2)
     chosen = [choose([old, new], "GET", CART) for _ in range(4)]
     assert chosen == [new, new, old, old]
     assert (new.seen, new.hits, old.hits) == (4, 2, 2)
 
 
 def test_only_the_nth_request_fails() -> None:
-    rule = Rule("r1", "/api", fail_nth=3)
+    rule = RouteRule("r1", "/api", fail_nth=3)
     assert [choose([rule], "GET", CART) is rule for _ in range(5)] == [
         False,
         False,
@@ -191,7 +191,7 @@ def test_what_is_no_har_file_is_an_error(text: bytes) -> None:
 
 
 def test_a_rule_for_a_har_file_leaves_what_is_not_in_it_alone() -> None:
-    rule = Rule("r1", har=har(entry(CART, "one")))
+    rule = RouteRule("r1", har=har(entry(CART, "one")))
     assert choose([rule], "GET", CART) is rule
     assert choose([rule], "GET", CART + "?other") is None
     assert rule.seen == 1
