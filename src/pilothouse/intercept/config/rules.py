@@ -175,7 +175,7 @@ class _Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ReadyRules:
     """A configuration made ready for the engine; one value per configuration, never changed."""
 
     _edits: tuple[_Edit, ...] = ()
@@ -183,7 +183,7 @@ class Rules:
     _servers: Mapping[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Rules:
+    def of(cls, config: Mapping[str, Any]) -> ReadyRules:
         """The rules of a validated configuration; what is not enabled is left out."""
         edits = tuple(
             _Edit(

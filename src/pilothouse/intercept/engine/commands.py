@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from pilothouse.core.declare.faults import InvalidInput, NotAvailable
-from pilothouse.intercept.config.rules import Rules
+from pilothouse.intercept.config.rules import ReadyRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ class Commands:
         blocked_ports: Sequence[int] = (),
         allow_ports: Sequence[int] = (),
     ) -> list[dict[str, Any]]:
-        self._changes.use(Rules.of(config))
+        self._changes.use(ReadyRules.of(config))
         self._guard.configure(blocked_ports, allow_ports)
         states = await self._listeners.configure(config)
         for state in states:

@@ -39,7 +39,7 @@ class MockRules(InterceptArgs):
     )
 
 
-class Rules(SnakeResult):
+class ShownRules(SnakeResult):
     rules: list[dict[str, Any]] = Field(description="All that hold now; the first match counts")
 
 
@@ -53,11 +53,11 @@ class Rules(SnakeResult):
         Example(title="Take all out", args={"rules": []}),
     ),
 )
-async def mock_rules(args: MockRules, interceptor: Interceptor) -> Rules:
+async def mock_rules(args: MockRules, interceptor: Interceptor) -> ShownRules:
     """Answer matching requests without their server."""
     await interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(_plain(args.rules), None)
-    return Rules(rules=interceptor.redactor.texts(held["mocks"]))
+    return ShownRules(rules=interceptor.redactor.texts(held["mocks"]))
 
 
 class Breakpoint(Rule):
@@ -82,11 +82,11 @@ class BreakpointArgs(InterceptArgs):
         Example(title="Take all out", args={"rules": []}),
     ),
 )
-async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> Rules:
+async def breakpoints(args: BreakpointArgs, interceptor: Interceptor) -> ShownRules:
     """Hold matching traffic for release_packet; after 30 s it goes on by itself."""
     await interceptor.admit(args.token, writes=args.rules is not None)
     held = await interceptor.set_rules(None, _plain(args.rules))
-    return Rules(rules=interceptor.redactor.texts(held["breakpoints"]))
+    return ShownRules(rules=interceptor.redactor.texts(held["breakpoints"]))
 
 
 class HeldPackets(InterceptArgs):

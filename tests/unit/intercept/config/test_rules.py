@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pilothouse.intercept.config.rules import BadRule, Rules, change_of
+from pilothouse.intercept.config.rules import BadRule, ReadyRules, change_of
 
 if TYPE_CHECKING:
     from pilothouse.intercept.config.rules import Direction
@@ -32,17 +32,17 @@ def rule(pattern: str, replaced: str, method: str = "SIMPLE", **other: Any) -> d
     }
 
 
-def rules(*items: dict[str, Any]) -> Rules:
-    return Rules.of({"modifications": items, "sslPassThroughs": [], "servers": []})
+def rules(*items: dict[str, Any]) -> ReadyRules:
+    return ReadyRules.of({"modifications": items, "sslPassThroughs": [], "servers": []})
 
 
 def applied(item: dict[str, Any], message: bytes) -> bytes | None:
     return rules(item).apply("CLIENT_REQUEST", None, message)
 
 
-def passing(*items: tuple[str, int], enabled: bool = True) -> Rules:
+def passing(*items: tuple[str, int], enabled: bool = True) -> ReadyRules:
     made = [{"server_name": name, "listen_port": p, "enabled": enabled} for name, p in items]
-    return Rules.of({"modifications": [], "sslPassThroughs": made, "servers": []})
+    return ReadyRules.of({"modifications": [], "sslPassThroughs": made, "servers": []})
 
 
 def test_simple_replaces_every_occurrence_literally() -> None:
@@ -233,7 +233,7 @@ def test_a_server_is_found_by_name_or_address_and_port() -> None:
         {"id": 2, "ip": "2001:DB8:0::1", "port": 80},
         {"id": 3, "ip": "target.com", "port": 443},
     ]
-    made = Rules.of({"modifications": [], "sslPassThroughs": [], "servers": servers})
+    made = ReadyRules.of({"modifications": [], "sslPassThroughs": [], "servers": servers})
     assert made.server_for("target.COM.", 443) is servers[0]
     assert made.server_for("[2001:db8::1]", 80) is servers[1]
     assert made.server_for("target.com", 80) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mitmproxy.connection import ConnectionState
 
-from pilothouse.intercept.config.rules import Rules
+from pilothouse.intercept.config.rules import ReadyRules
 from pilothouse.intercept.engine.flows import messages
 from pilothouse.intercept.engine.flows.messages import NotAMessage
 
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 class RuleApplier:
     def __init__(self, breakpoints: Breakpoints) -> None:
         self._breakpoints = breakpoints
-        self._rules = Rules()
+        self._rules = ReadyRules()
         self._servers: dict[tuple[str, int], dict[str, Any] | None] = {}
         """What the rules said of hosts that were asked for."""
 
-    def use(self, rules: Rules) -> None:
+    def use(self, rules: ReadyRules) -> None:
         """From the next message on."""
         self._rules = rules
         self._servers.clear()
