@@ -21,25 +21,25 @@ _HEAD = re.compile(
 type Id = str | int
 
 
-class Said(NamedTuple):
+class WorkerLine(NamedTuple):
     """What a line of the worker's is."""
 
     id: Id | None
     is_answer: bool
 
 
-def what_is(line: bytes | memoryview) -> Said | None:
+def what_is(line: bytes | memoryview) -> WorkerLine | None:
     """What a worker's line is; None: it is no message at all."""
     head = _HEAD.match(line)
     if head is not None:
-        return Said(_id(head[1]), head[2] != b"method")
+        return WorkerLine(_id(head[1]), head[2] != b"method")
     try:  # a server that is not our own may order its keys as it likes
         message = json.loads(bytes(line))
     except ValueError:
         return None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return None
-    return Said(message.get("id"), "method" not in message)
+    return WorkerLine(message.get("id"), "method" not in message)
 
 
 def _id(text: bytes | None) -> Id | None:
@@ -96,7 +96,7 @@ class Flight:
 
     # From the worker
 
-    def answered(self, said: Said) -> str | None:
+    def answered(self, said: WorkerLine) -> str | None:
         """Note a line of the worker's; the method that it answers, if it does."""
         if said.is_answer:
             return None if said.id is None else self._asked.pop(said.id, None)

@@ -18,7 +18,7 @@ from pilothouse.hub.ports import Upstream
 from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.breaker import Breaker
 from pilothouse.hub.workers.bridges.stdio_to_http import BridgedWorker
-from pilothouse.hub.workers.spawned import Said, SpawnedWorker
+from pilothouse.hub.workers.spawned import CommandOutput, SpawnedWorker
 from pilothouse.machine.net.local_ports import free_port
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class HttpCommand(CommandKind):
             launch = replace(launch, argv=argv)
             told.set_result(ListenAddress("localhost", port))
             what = f"listen on port {port}"
-        said = Said(self._ear(told))
+        said = CommandOutput(self._ear(told))
         worker = await SpawnedWorker.open(self._spawn, launch, said, self._keep)
         reaching = asyncio.create_task(_reach(told))
         try:

@@ -36,7 +36,7 @@ class CommandLaunch:
     """When it and everything below it has gone."""
 
 
-class Said:
+class CommandOutput:
     """What a command says: every line is offered to whoever listens, the last ones are kept."""
 
     def __init__(self, listen: Callable[[str], None] = lambda line: None) -> None:
@@ -68,7 +68,7 @@ class SpawnedWorker:
 
     address: Upstream
 
-    def __init__(self, process: Process, said: Said, launch: CommandLaunch) -> None:
+    def __init__(self, process: Process, said: CommandOutput, launch: CommandLaunch) -> None:
         self.pid = process.pid
         self.died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.process = process
@@ -80,7 +80,13 @@ class SpawnedWorker:
 
     @classmethod
     async def open(
-        cls, spawn: Spawn, launch: CommandLaunch, said: Said, keep: Keep, *, stdio: bool = False
+        cls,
+        spawn: Spawn,
+        launch: CommandLaunch,
+        said: CommandOutput,
+        keep: Keep,
+        *,
+        stdio: bool = False,
     ) -> Self:
         """Start it; with `stdio`, its standard input and output are left to the caller.
 

@@ -35,7 +35,7 @@ from pilothouse.hub.mcp.routing_keys import era_of
 from pilothouse.hub.ports import Upstream
 from pilothouse.hub.workers import StartFailed
 from pilothouse.hub.workers.bridges.stdio_pipe import Pipe
-from pilothouse.hub.workers.spawned import Said, SpawnedWorker
+from pilothouse.hub.workers.spawned import CommandOutput, SpawnedWorker
 from pilothouse.ipc.local_socket import listen_at
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def named(session: str) -> list[tuple[str, str]]:
 class Talk:
     """A session with one process."""
 
-    def __init__(self, worker: SpawnedWorker, said: Said) -> None:
+    def __init__(self, worker: SpawnedWorker, said: CommandOutput) -> None:
         process = worker.process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -170,7 +170,7 @@ class BridgedWorker(SpawnedWorker):
     @classmethod
     async def open_at(cls, path: Path, spawn: Spawn, launch: CommandLaunch, keep: Keep) -> Self:
         """Raises StartFailed."""
-        said = Said()
+        said = CommandOutput()
         worker = await cls.open(spawn, launch, said, keep, stdio=True)
         worker.address = Upstream("localhost", path=str(path))
         worker._talks = {}
@@ -178,7 +178,7 @@ class BridgedWorker(SpawnedWorker):
         worker._spare = Talk(worker, said)
 
         async def more() -> Talk:
-            said = Said()
+            said = CommandOutput()
             other = await SpawnedWorker.open(spawn, launch, said, keep, stdio=True)
             worker._others.add(other)
             other.died.add_done_callback(lambda _: worker._others.discard(other))
