@@ -61,7 +61,7 @@ class HubFailed(Exception):
     """There is no hub, and none can be started; the message says why."""
 
 
-class Search(Protocol):
+class FindHub(Protocol):
     """The search for a hub, which is started if there is none."""
 
     def look(self) -> socket.socket | None:
@@ -85,7 +85,7 @@ class Relay:
         self,
         front: Front,
         hello: RelayHello,
-        search: Callable[[], Search],
+        search: Callable[[], FindHub],
         client: tuple[int, int, int] = (0, 1, 2),
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -100,7 +100,7 @@ class Relay:
         self._front = front
         self._hello = hello
         self._new_search = search
-        self._search: Search | None = search()
+        self._search: FindHub | None = search()
 
         self._in = client[0]
         self._out = End(client[1])
