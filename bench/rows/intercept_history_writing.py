@@ -17,7 +17,7 @@ from bench.rows.intercept_history_files import MANY, body, filled, history_of
 from bench.rows.intercept_proxy import MB, contender, ours, quick_upstream
 from bench.stats import percentile
 from pilothouse.intercept.history.writer import HistoryWriter
-from pilothouse.intercept.model import Exchange, Sent
+from pilothouse.intercept.model import Exchange, WireMessage
 from tests.support.upstreams import authority
 
 RATE = 500
@@ -57,7 +57,9 @@ def _exchange(number: int) -> Exchange:
     text = body(number).encode()
     head = f"GET /api/v1/orders/{number} HTTP/1.1\r\nHost: shop.test\r\n\r\n".encode()
     sides = [
-        Sent(time=1.7e12, head=one, body=rest, length=len(one) + len(rest), body_length=len(rest))
+        WireMessage(
+            time=1.7e12, head=one, body=rest, length=len(one) + len(rest), body_length=len(rest)
+        )
         for one, rest in ((head, b""), (_HEAD, text))
     ]
     return Exchange(

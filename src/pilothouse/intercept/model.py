@@ -107,7 +107,7 @@ class ConnectionEnd:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sent:
+class WireMessage:
     """One direction of an exchange, as its bytes were on the wire.
 
     `head` is the start line and the headers with the empty line after them: as they came for
@@ -171,8 +171,8 @@ class Exchange:
     """The id that the proxy adds for joining it with what the browser saw."""
     error: str = ""
     """Why there is no response, or why it ended early."""
-    request: Sent | None = None
-    response: Sent | None = None
+    request: WireMessage | None = None
+    response: WireMessage | None = None
     request_id: int = 0
     response_id: int = 0
     """Packet ids, set when the row is in the file; 0 before."""

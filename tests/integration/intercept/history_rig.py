@@ -16,7 +16,7 @@ import anyio
 from pilothouse.core.timeline.clock import anchored
 from pilothouse.intercept.history.segments import segments
 from pilothouse.intercept.history.writer import HistoryWriter
-from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, WireMessage
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[3]
 CLOCK = anchored(time.time, time.monotonic)
 
 
-def sent(head: bytes, body: bytes = b"", **facts: Any) -> Sent:
-    return Sent(
+def sent(head: bytes, body: bytes = b"", **facts: Any) -> WireMessage:
+    return WireMessage(
         time=CLOCK(),
         head=head,
         body=body,

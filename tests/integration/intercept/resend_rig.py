@@ -12,7 +12,7 @@ import h2.connection
 import h2.events
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, WireMessage
 from pilothouse.intercept.query.reader import HistoryReader
 from pilothouse.intercept.replay.http1 import (
     Chunks,
@@ -193,7 +193,7 @@ class Rig:
                 "method": words[0].decode("latin-1"),
                 "url": words[1].decode("latin-1"),
                 "version": "HTTP/1.1",
-                "request": Sent(
+                "request": WireMessage(
                     time=CLOCK(), head=head, body=body, length=len(head) + body_length,
                     body_length=body_length, trailers=trailers,
                 ),
@@ -203,7 +203,7 @@ class Rig:
         exchange = Exchange(**given)
         if answered and exchange.request and head:
             exchange.status = 200
-            exchange.response = Sent(time=CLOCK(), head=OK[:-2], body=b"ok", body_length=2)
+            exchange.response = WireMessage(time=CLOCK(), head=OK[:-2], body=b"ok", body_length=2)
         await self.record(exchange)
         return exchange.request_id or exchange.response_id
 

@@ -12,7 +12,7 @@ import brotli
 import pytest
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.model import Sent
+from pilothouse.intercept.model import WireMessage
 from pilothouse.intercept.replay.http1 import content_length, parse_head, split_message
 from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import (
@@ -243,7 +243,7 @@ async def test_the_interval_lies_between_sends_and_not_after_the_last(
 async def message(
     jobs_rig: Rig, kind: str, body: bytes, *, to_client: bool = False, **facts: Any
 ) -> int:
-    payload = Sent(time=CLOCK(), body=body, length=len(body), body_length=len(body))
+    payload = WireMessage(time=CLOCK(), body=body, length=len(body), body_length=len(body))
     sides = {"request": None, "response": payload} if to_client else {"request": payload}
     port = facts.pop("port", 9)
     return await jobs_rig.packet(port, b"", kind=kind, version="", **sides, **facts)

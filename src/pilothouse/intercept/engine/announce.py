@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pilothouse.intercept.model import Exchange, Sent
+    from pilothouse.intercept.model import Exchange, WireMessage
 
 
 class Announcer:
@@ -31,7 +31,7 @@ class Announcer:
         return found
 
 
-def _row(packet_id: int, exchange: Exchange, sent: Sent) -> dict[str, Any]:
+def _row(packet_id: int, exchange: Exchange, sent: WireMessage) -> dict[str, Any]:
     request, response = exchange.request_id, exchange.response_id
     return {
         "id": packet_id,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pilothouse.intercept.model import Exchange, Sent
+    from pilothouse.intercept.model import Exchange, WireMessage
 
 type Row = tuple[Any, ...]
 
@@ -112,7 +112,7 @@ def _add(batch: WriteBatch, ids: Ids) -> None:
 
 
 def _packet(
-    ids: Ids, side: int, packet_id: int, sent: Sent, peer_id: int, peer: Sent | None
+    ids: Ids, side: int, packet_id: int, sent: WireMessage, peer_id: int, peer: WireMessage | None
 ) -> Row:
     x = ids.exchange
     return (
@@ -124,7 +124,7 @@ def _packet(
     )  # fmt: skip
 
 
-def _content(packet_id: int, sent: Sent) -> Row:
+def _content(packet_id: int, sent: WireMessage) -> Row:
     original = sent.original or (None, None)
     return (packet_id, sent.head, sent.body, sent.trailers, sent.body_length, *original)
 
@@ -133,7 +133,7 @@ def _learned(x: Exchange) -> Row:
     return (x.status, x.duration_ms, x.error, x.kind, x.server.ip, x.server.port)
 
 
-def _peer(peer_id: int, peer: Sent | None) -> Row:
+def _peer(peer_id: int, peer: WireMessage | None) -> Row:
     if peer is None:
         return (None, None, None, None)
     return (peer_id, peer.time, peer.length, peer.modified)

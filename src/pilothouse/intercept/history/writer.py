@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilothouse.core.timeline.clock import Clock
-    from pilothouse.intercept.model import Exchange, Sent
+    from pilothouse.intercept.model import Exchange, WireMessage
 
 LINGER_S = 0.020
 """From one batch to the next, unless somebody waits for it."""
@@ -199,7 +199,7 @@ class HistoryWriter:
         if not self._bodies_dropped:
             log.warning("the disk is too slow for the traffic: bodies are left out of the history")
         for name in ("request", "response"):
-            sent: Sent | None = getattr(exchange, name)
+            sent: WireMessage | None = getattr(exchange, name)
             if sent and (sent.body or sent.original):
                 self._bodies_dropped += not getattr(exchange, f"{name}_id")
                 original = (sent.original[0], b"") if sent.original else None
@@ -371,7 +371,7 @@ class HistoryWriter:
                 file.connection.close()
 
 
-def _size(sent: Sent | None) -> int:
+def _size(sent: WireMessage | None) -> int:
     if sent is None:
         return 0
     size = len(sent.head) + len(sent.body)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pilothouse.core.declare.faults import InvalidInput
-from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, WireMessage
 from pilothouse.intercept.replay import edits as editing
 from pilothouse.intercept.replay.edits import Message, SetHeader
 from pilothouse.intercept.replay.http1 import parse_head, target_text
@@ -271,10 +271,10 @@ def blank_exchange(template: Template, *, connection: str, session: str, job: st
 
 def _sent(
     edited: Edited, before: Message, time: float, *, trailers: bytes, missing: int = 0
-) -> Sent:
+) -> WireMessage:
     message = edited.message
     body_length = len(message.body) + missing
-    return Sent(
+    return WireMessage(
         time=time,
         head=message.head,
         body=message.body,

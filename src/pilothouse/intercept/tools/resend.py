@@ -54,7 +54,7 @@ class ResendPacket(Sending):
     packet_id: int = Field(description="Packet")
 
 
-class Sent(Told):
+class SentPacket(Told):
     success: bool = Field(description="Whether all were sent")
     sent_count: int = Field(description="How many were")
     failed_count: int = Field(description="How many were not")
@@ -90,12 +90,12 @@ class Sent(Told):
         ),
     ),
 )
-async def resend_packet(args: ResendPacket, interceptor: Interceptor) -> Sent:
+async def resend_packet(args: ResendPacket, interceptor: Interceptor) -> SentPacket:
     """Send a recorded packet again, edited or not, once or often."""
     await interceptor.admit(args.token, writes=True)
     packet(args.packet_id)
     done = await interceptor.resend(args.plan())
-    return Sent.model_validate(interceptor.redactor.texts(done))
+    return SentPacket.model_validate(interceptor.redactor.texts(done))
 
 
 class RegexParam(SnakeArgs):

@@ -17,14 +17,14 @@ from pilothouse.intercept.history.rows import (
     storable,
     updating,
 )
-from pilothouse.intercept.model import Exchange, Sent
+from pilothouse.intercept.model import Exchange, WireMessage
 
 
 def exchange(*, request_id: int = 0, response_id: int = 0) -> Exchange:
     return Exchange(
         connection="c",
-        request=Sent(time=1.0, length=10),
-        response=Sent(time=2.0, length=20, modified=True),
+        request=WireMessage(time=1.0, length=10),
+        response=WireMessage(time=2.0, length=20, modified=True),
         status=200,
         request_id=request_id,
         response_id=response_id,

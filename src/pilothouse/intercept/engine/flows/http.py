@@ -18,7 +18,7 @@ from mitmproxy import http
 
 from pilothouse.intercept.engine.flows import messages, streamed_bodies
 from pilothouse.intercept.engine.flows.messages import KEY_HEADER
-from pilothouse.intercept.model import ConnectionEnd, Exchange, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, WireMessage
 from pilothouse.intercept.replay.http1 import target_text
 
 if TYPE_CHECKING:
@@ -152,7 +152,9 @@ class Capture:
         A stream may never end, and one that is packed cannot be read before it does.
         """
         head = messages.response_head(response)
-        exchange.response = Sent(time=response.timestamp_start * 1000, head=head, length=len(head))
+        exchange.response = WireMessage(
+            time=response.timestamp_start * 1000, head=head, length=len(head)
+        )
         exchange.status = response.status_code
         if flow.server_conn.peername:
             exchange.server = address_of(flow.server_conn)
@@ -285,7 +287,7 @@ def _event(stream: Exchange, events: bytes) -> Exchange:
         status=None,
         duration_ms=None,
         request=None,
-        response=Sent(
+        response=WireMessage(
             time=time.time() * 1000,
             body=events[: streamed_bodies.KEPT_BODY],
             length=len(events),
@@ -296,7 +298,7 @@ def _event(stream: Exchange, events: bytes) -> Exchange:
     )
 
 
-def _sent(message: http.Message, head: bytes) -> Sent:
+def _sent(message: http.Message, head: bytes) -> WireMessage:
     if message.raw_content is None and (tee := streamed_bodies.tee_of(message)):
         return tee.sent(message, head)
     return messages.sent(message, head)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from mitmproxy import http
 
 from pilothouse.core.net.proxy_auth import is_own
-from pilothouse.intercept.model import Sent
+from pilothouse.intercept.model import WireMessage
 from pilothouse.intercept.replay import recode
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def _is_framed(version: bytes) -> bool:
     return version.startswith((b"HTTP/2", b"HTTP/3"))
 
 
-def sent(message: http.Message, head: bytes) -> Sent:
+def sent(message: http.Message, head: bytes) -> WireMessage:
     """What is recorded of a message whose body is here as a whole."""
     body = message.raw_content or b""
-    return Sent(
+    return WireMessage(
         time=message.timestamp_start * 1000,
         head=head,
         body=body,

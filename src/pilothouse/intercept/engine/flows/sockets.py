@@ -27,7 +27,7 @@ from wsproto.frame_protocol import CloseReason, Opcode
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.engine.flows.http import address_of
 from pilothouse.intercept.engine.flows.streamed_bodies import KEPT_BODY
-from pilothouse.intercept.model import ConnectionEnd, Exchange, Kind, Sent
+from pilothouse.intercept.model import ConnectionEnd, Exchange, Kind, WireMessage
 from pilothouse.intercept.replay.http1 import target_text
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ class Live:
         return flow.client_conn.sni or (str(address[0]) if address else "")
 
 
-def _sent(seconds: float, content: bytes) -> Sent:
-    return Sent(
+def _sent(seconds: float, content: bytes) -> WireMessage:
+    return WireMessage(
         time=seconds * 1000,
         body=content[:KEPT_BODY],
         length=len(content),

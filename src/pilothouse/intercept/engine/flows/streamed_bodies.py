@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mitmproxy import http
 
 from pilothouse.intercept.engine.flows.messages import trailers_of
-from pilothouse.intercept.model import Sent
+from pilothouse.intercept.model import WireMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,9 @@ class Tee:
         self.length += len(piece)
         return piece
 
-    def sent(self, message: http.Message, head: bytes) -> Sent:
+    def sent(self, message: http.Message, head: bytes) -> WireMessage:
         """What is recorded of a message whose body went through here."""
-        return Sent(
+        return WireMessage(
             time=message.timestamp_start * 1000,
             head=head,
             body=bytes(self.kept),

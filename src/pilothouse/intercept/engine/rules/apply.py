@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.config.rules import Direction
     from pilothouse.intercept.engine.flows.messages import Readable
     from pilothouse.intercept.engine.rules.breakpoints import Breakpoints, Side
-    from pilothouse.intercept.model import Exchange, Sent
+    from pilothouse.intercept.model import Exchange, WireMessage
 
 MOST_SERVERS = 1_000
 _DIRECTIONS: dict[Side, Direction] = {"request": "CLIENT_REQUEST", "response": "SERVER_RESPONSE"}
@@ -114,7 +114,7 @@ class _Change:
     side: Side
     message: http.Message
     exchange: Exchange
-    before: Sent
+    before: WireMessage
 
     def take_over(self, seen: Readable, edited: bytes | None) -> bool:
         """Make the message what it was edited to; False if nothing is left of it."""
