@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
 
-class Server(Protocol):
+class AppServer(Protocol):
     """One server of a session, however it was started."""
 
     @property

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.browser.routes import BrowserRoutes
     from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
     from pilothouse.e2e.model import EndReason
-    from pilothouse.e2e.ports import Entrance, Server, TabRecorder
+    from pilothouse.e2e.ports import AppServer, Entrance, TabRecorder
 
     type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
 
@@ -89,7 +89,7 @@ class E2eSession:
     recorder: TabRecorder
     explain: Explain
     """Makes the fault of a failed step, with its dossier."""
-    servers: list[Server] = field(default_factory=list)
+    servers: list[AppServer] = field(default_factory=list)
     server_names: list[str] = field(default_factory=list)
     """Of the servers, in their order."""
     browser: DrivenBrowser | None = None

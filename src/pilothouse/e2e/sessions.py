@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.egress_proxy.proxy import FilteringProxy
     from pilothouse.e2e.ended_sessions import FailedLogs
     from pilothouse.e2e.model import EndReason, Past
-    from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.ports import AppServer
 
 SWEEP_S = 0.5
 GRACE_S = 5.0
@@ -304,7 +304,7 @@ class AgentSessions:
             SessionTerminated(at=deps.clock(), session_id=session.id, reason=session.ended)
         )
 
-    async def _stop(self, server: Server, hosted: _HostedSession) -> Stopped:
+    async def _stop(self, server: AppServer, hosted: _HostedSession) -> Stopped:
         ours_to_stop = hosted.stop_server and server.info.pid
         url = server.info.url
         if server.info.status == "already_running" and not ours_to_stop:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.timeline.timeline import Moment, TimelinePage
     from pilothouse.e2e.model import Past
-    from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.ports import AppServer
     from pilothouse.e2e.session import E2eSession
     from pilothouse.e2e.tab import Tab
     from pilothouse.observe.record.observation import Observation
@@ -343,7 +343,7 @@ def name_of(session: Session) -> str:
     return f"session-{hashlib.sha256(session.id.encode()).hexdigest()[:12]}"
 
 
-def _server(name: str, server: Server) -> dict[str, Any]:
+def _server(name: str, server: AppServer) -> dict[str, Any]:
     return {
         "name": name,
         "url": server.info.url,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.e2e.app_server.plain import Find
     from pilothouse.e2e.model import ServiceSpec
-    from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.ports import AppServer
     from pilothouse.machine.spawn import Spawn
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -69,7 +69,7 @@ class Starter:
         on_line: Callable[[str, str, str], None],
         on_exit: Callable[[str, int], None],
         report: Callable[[str], None],
-    ) -> Server:
+    ) -> AppServer:
         """Raises ServerStartFailed, CommandNotAllowed."""
         cwd = check_cwd(spec.cwd, self.roots)
         if spec.command_path:
@@ -136,7 +136,7 @@ class Starter:
         self._env(spec, cwd)
         return cwd
 
-    def join(self, url: str, find: Find, logs: LogPaths | None) -> Server:
+    def join(self, url: str, find: Find, logs: LogPaths | None) -> AppServer:
         """An app that runs already, at the addresses that `find` gives; it is left as it is."""
         return RunningApp(url, self.clock, find, logs or LogPaths())
 

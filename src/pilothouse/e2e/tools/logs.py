@@ -20,7 +20,7 @@ from pilothouse.e2e.tools.shared import E2E, FOUND, InSession
 
 if TYPE_CHECKING:
     from pilothouse.e2e.model import LogPaths
-    from pilothouse.e2e.ports import Server
+    from pilothouse.e2e.ports import AppServer
     from pilothouse.e2e.session import E2eSession
 
 
@@ -103,7 +103,7 @@ async def read_server_logs(args: ReadServerLogs, sessions: Sessions) -> ServerLo
         return await read(server_of(session, args.service).info.logs, session.log_folders)
 
 
-def server_of(session: E2eSession, wanted: str | None) -> Server:
+def server_of(session: E2eSession, wanted: str | None) -> AppServer:
     """Return a server of a session by its name, number or URL; the first without one."""
     named = list(zip(session.server_names, session.servers, strict=True))
     for number, (name, server) in enumerate(named):
