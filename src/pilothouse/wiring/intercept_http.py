@@ -19,7 +19,7 @@ from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.intercept.agent import View
 from pilothouse.intercept.model import TokenRefused
-from pilothouse.intercept.rest.app import Service, failure, read_app, rest_app
+from pilothouse.intercept.rest.app import RestService, failure, read_app, rest_app
 from pilothouse.intercept.rest.config_endpoint import config_app
 from pilothouse.intercept.rest.openapi import Operation
 from pilothouse.intercept.tools.history import filter_explain, get_history, get_packet_detail
@@ -148,14 +148,14 @@ def _view(shared: Session, proxy: Proxy, who: str) -> View:
     return View(proxy=proxy, session="", redactor=shared.redactor, timeline=Timeline(), who=who)
 
 
-def _service(shared: Session, proxy: Proxy, who: str, **more: Any) -> Service:
+def _service(shared: Session, proxy: Proxy, who: str, **more: Any) -> RestService:
     def incident(error: Exception) -> str:
         number = secrets.token_hex(4)
         proxy.book.write("error", f"incident {number}: {type(error).__name__}: {error}", "rest")
         return number
 
     view = _view(shared, proxy, who)
-    return Service(interceptor=view, parse=parse_args, incident=incident, **more)
+    return RestService(interceptor=view, parse=parse_args, incident=incident, **more)
 
 
 def _listed(tool: Tool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.secrets.redactor import Redactor
-from pilothouse.intercept.rest.app import Service, rest_app
+from pilothouse.intercept.rest.app import RestService, rest_app
 from pilothouse.intercept.rest.json_body import MAX_BYTES
 from pilothouse.intercept.rest.openapi import document
 from pilothouse.server.call import parse_args
@@ -357,7 +357,7 @@ async def test_a_defect_of_ours_is_an_incident_and_tells_nothing_else() -> None:
         async def admit(self, token: str | None, *, writes: bool = False) -> None:
             raise RuntimeError("password=hunter22")
 
-    service = Service(
+    service = RestService(
         interceptor=Broken(),  # type: ignore[arg-type]
         parse=parse_args,
         tools_listing=list,

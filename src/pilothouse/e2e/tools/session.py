@@ -57,7 +57,7 @@ class _Runnable(Args):
         )
 
 
-class Service(Args):
+class ServiceArgs(Args):
     name: str = Field(min_length=1, max_length=40, description="Such as api")
     command: list[str] | None = Field(default=None, description="As above")
     cwd: str | None = Field(default=None, description="Folder")
@@ -84,7 +84,7 @@ class LogPathArgs(Args):
 class StartSession(_Runnable):
     url: str | None = Field(default=None, description="App that runs already")
     logs: LogPathArgs | None = Field(default=None, description="Logs of that app")
-    services: list[Service] | None = Field(
+    services: list[ServiceArgs] | None = Field(
         default=None, max_length=8, description="Several; the first is the app"
     )
     cdp: str | None = Field(default=None, description="host:port of your own Chrome")

@@ -50,7 +50,7 @@ _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class RestService:
     """What the API is made of; the composition root hands it in."""
 
     interceptor: Interceptor
@@ -64,7 +64,7 @@ class Service:
     """The token that a request brings."""
 
 
-def rest_app(service: Service, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+def rest_app(service: RestService, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     """The application; `guard` refuses foreign Hosts and Origins before anything else is read."""
     paths: dict[str, dict[str, Answer]] = {
         "/mcp/tools": {"GET": _shown(service, lambda: {"tools": service.tools_listing()})},
@@ -86,7 +86,7 @@ def rest_app(service: Service, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
     return guard(app)
 
 
-def read_app(service: Service, operation: Operation) -> ASGIApp:
+def read_app(service: RestService, operation: Operation) -> ASGIApp:
     """One operation by itself, for a server that is another's."""
     return _Path(service, {operation.method: _called(service, operation)})
 
@@ -94,7 +94,7 @@ def read_app(service: Service, operation: Operation) -> ASGIApp:
 class _Path:
     """One path with the methods that it takes; none if there is no such path."""
 
-    def __init__(self, service: Service, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, service: RestService, answers: Mapping[str, Answer]) -> None:
         self._service = service
         self._answers = answers
 
@@ -153,7 +153,7 @@ def offered_token(request: Request) -> str | None:
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def _shown(service: Service, make: Callable[[], dict[str, Any]]) -> Answer:
+def _shown(service: RestService, make: Callable[[], dict[str, Any]]) -> Answer:
     async def answer(request: Request, token: str | None) -> dict[str, Any]:
         await service.interceptor.admit(token)
         values_of(request.query_params.multi_items(), {})
@@ -162,7 +162,7 @@ def _shown(service: Service, make: Callable[[], dict[str, Any]]) -> Answer:
     return answer
 
 
-def _called(service: Service, operation: Operation) -> Answer:
+def _called(service: RestService, operation: Operation) -> Answer:
     tool = operation.tool
     arguments = operation.arguments
     in_query = {operation.renamed.get(n, n): arguments[n] for n in operation.in_query}
