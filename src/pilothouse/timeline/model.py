@@ -95,7 +95,7 @@ class MomentNotFound(Fault):
     status = 404
 
 
-class SessionNotFound(Fault):
+class BrowserSessionNotFound(Fault):
     """No browser session of that id is or was open here."""
 
     code = "session_not_found"

@@ -18,8 +18,8 @@ from pilothouse.core.timeline.lanes import MomentKey, counted_by_several, one_li
 from pilothouse.timeline.conditions import Gone
 from pilothouse.timeline.model import (
     WATCHES_URI,
+    BrowserSessionNotFound,
     ElementVanished,
-    SessionNotFound,
     TooManyWatches,
     WatchNotFound,
 )
@@ -86,7 +86,7 @@ class Watchkeeper:
             )
         scope = self._moments.scope(session_id)
         if scope is not None and scope.is_over:
-            raise SessionNotFound(
+            raise BrowserSessionNotFound(
                 f"session {str(session_id)[:80]!r} has ended: nothing more happens in it",
                 hint="leave sessionId out to watch all sessions, or call startSession first",
                 sessionId=str(session_id)[:80],

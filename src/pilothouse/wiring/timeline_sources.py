@@ -15,7 +15,7 @@ from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.model import BrowserCrashed, TabNotFound
 from pilothouse.e2e.model import SessionNotFound as NoSession
 from pilothouse.e2e.ports import Sessions
-from pilothouse.timeline.model import BadWatch, SessionNotFound
+from pilothouse.timeline.model import BadWatch, BrowserSessionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,11 +50,11 @@ class SessionMoments:
         ]
         live: E2eSession | None = None
         # One that has ended is still told of.
-        with suppress(SessionNotFound):
+        with suppress(BrowserSessionNotFound):
             live = self._find(session_id)
             live.touch()
         if live is None and not own:
-            raise SessionNotFound(
+            raise BrowserSessionNotFound(
                 f"no session {session_id[:80]!r} is or was open here",
                 hint="leave sessionId out for everything, or call startSession first",
                 sessionId=session_id[:80],
@@ -65,17 +65,17 @@ class SessionMoments:
     def _find(self, session_id: str | None) -> E2eSession:
         sessions: Sessions | None = self._session.opened(Sessions)
         if sessions is None:
-            raise SessionNotFound("there is no session", hint="call startSession first")
+            raise BrowserSessionNotFound("there is no session", hint="call startSession first")
         try:
             return sessions.find(session_id)
         except (NoSession, BrowserCrashed) as fault:
-            raise SessionNotFound(fault.message, hint=fault.hint, **fault.details) from None
+            raise BrowserSessionNotFound(fault.message, hint=fault.hint, **fault.details) from None
 
     async def gone(self, session_id: str | None, selector: str) -> AsyncIterator[str]:
         try:
             tab = self._find(session_id).tab(None)
         except TabNotFound as fault:
-            raise SessionNotFound(fault.message, hint=fault.hint) from None
+            raise BrowserSessionNotFound(fault.message, hint=fault.hint) from None
         try:
             async with asyncio.timeout(ANSWERS_S):
                 await tab.locator(selector).count()

@@ -10,7 +10,12 @@ import pytest
 
 from pilothouse.core.timeline.events import SessionTerminated
 from pilothouse.timeline.conditions import parse
-from pilothouse.timeline.model import BadWatch, SessionNotFound, TooManyWatches, WatchNotFound
+from pilothouse.timeline.model import (
+    BadWatch,
+    BrowserSessionNotFound,
+    TooManyWatches,
+    WatchNotFound,
+)
 from pilothouse.timeline.watcher import MOST_WATCHES, Watchkeeper, open_watches
 from pilothouse.timeline.watches import Judge, footer
 from tests.support.moments import SHOP, Written, order_that_fails
@@ -335,6 +340,6 @@ async def test_a_watch_on_a_session_ends_with_it_and_says_so() -> None:
 async def test_a_session_that_has_ended_is_not_watched() -> None:
     sources = Sources()
     async with keeping(sources) as watchkeeper:
-        with pytest.raises(SessionNotFound, match="has ended"):
+        with pytest.raises(BrowserSessionNotFound, match="has ended"):
             await add(watchkeeper, "console.error", "over")
         assert watchkeeper.told() == []

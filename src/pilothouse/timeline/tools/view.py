@@ -16,7 +16,7 @@ from pilothouse.core.declare.tool import Example, Group, tool
 from pilothouse.core.timeline.clock import iso
 from pilothouse.core.timeline.lanes import MomentKey, key_of, one_line, parse_key
 from pilothouse.timeline.causes import causes_of
-from pilothouse.timeline.model import ItemLink, MomentNotFound, SessionNotFound, TimelineItem
+from pilothouse.timeline.model import BrowserSessionNotFound, ItemLink, MomentNotFound, TimelineItem
 from pilothouse.timeline.picture import Picture, joined, moment_of, picture
 from pilothouse.timeline.ports import Moments, Scope
 
@@ -121,7 +121,7 @@ def _safe(key: str) -> str:
     TIMELINE,
     effect="read",
     profile="default",
-    raises=(MomentNotFound, SessionNotFound),
+    raises=(MomentNotFound, BrowserSessionNotFound),
     examples=(
         Example(title="The newest moments of all lanes"),
         Example(
@@ -251,7 +251,7 @@ class Causes(Result):
 @tool(
     TIMELINE,
     effect="read",
-    raises=(MomentNotFound, SessionNotFound),
+    raises=(MomentNotFound, BrowserSessionNotFound),
     examples=(Example(title="Why the console shows an error", args={"of": "console:123"}),),
 )
 async def causes(args: CausesArgs, moments: Moments) -> Causes:

@@ -15,7 +15,7 @@ from pilothouse.timeline.conditions import FORMS, parse
 from pilothouse.timeline.model import (
     WATCHES_URI,
     BadWatch,
-    SessionNotFound,
+    BrowserSessionNotFound,
     TooManyWatches,
     WatchNotFound,
 )
@@ -53,7 +53,7 @@ class WatchList(Result):
 @tool(
     TIMELINE,
     effect="write",
-    raises=(BadWatch, SessionNotFound, WatchNotFound, TooManyWatches),
+    raises=(BadWatch, BrowserSessionNotFound, WatchNotFound, TooManyWatches),
     examples=(
         Example(title="Be told of errors in the console", args={"when": "console.error"}),
         Example(title="Be told of answers that failed", args={"when": "status >= 500"}),
