@@ -244,7 +244,7 @@ class BodyNotAvailable(Fault):
     status = 404
 
 
-class SessionUnknown(Fault):
+class E2eSessionUnknown(Fault):
     """No e2e session of that id is open here."""
 
     code = "session_not_found"

@@ -21,8 +21,8 @@ from pilothouse.observe.model import (
     Body,
     BodyNotAvailable,
     BrowserUnreachable,
+    E2eSessionUnknown,
     NotObserving,
-    SessionUnknown,
 )
 from pilothouse.observe.record.observation import Observation
 
@@ -280,7 +280,7 @@ class Observatory:
             return key
         own_port = self._debug_port(session_id)
         if own_port is None:
-            raise SessionUnknown(
+            raise E2eSessionUnknown(
                 f"Session {session_id} not found",
                 hint="call startSession, or leave sessionId out",
                 sessionId=session_id,

@@ -21,10 +21,10 @@ from pilothouse.observe.model import (
     Body,
     BodyNotAvailable,
     BrowserUnreachable,
+    E2eSessionUnknown,
     Filters,
     NotObserving,
     SecurityBlocked,
-    SessionUnknown,
     TargetNotFound,
     pack,
 )
@@ -96,7 +96,7 @@ class Targets(Result):
     OBSERVE,
     effect="read",
     profile="default",
-    raises=(BrowserUnreachable, SecurityBlocked, SessionUnknown),
+    raises=(BrowserUnreachable, SecurityBlocked, E2eSessionUnknown),
     examples=(Example(title="List the open pages", args={"types": ["page"]}),),
 )
 async def cdp_list_targets(args: ListTargets, observer: Observer) -> Targets:
@@ -146,7 +146,7 @@ class Observed(Result):
         SecurityBlocked,
         TargetNotFound,
         AlreadyObserving,
-        SessionUnknown,
+        E2eSessionUnknown,
     ),
     examples=(Example(title="Observe the app's tab", args={"urlIncludes": "localhost:3000"}),),
 )
