@@ -27,7 +27,7 @@ class BookmarkArgs(Args):
     profile: str | None = Field(default=None, description="Profile")
 
 
-class Shown(Result, extra="allow"):
+class ShownBookmark(Result, extra="allow"):
     """A bookmark or folder, as Chrome gives it."""
 
     id: str | None = Field(default=None, description="Its id")

@@ -11,7 +11,7 @@ from pilothouse.bookmarks.changes.batch import ChangeList, Make, writer
 from pilothouse.bookmarks.changes.change import Change, Create, Move, Remove, RemoveTree, Update
 from pilothouse.bookmarks.model import AmbiguousPath, BatchFailed
 from pilothouse.bookmarks.ports import Bookmarks
-from pilothouse.bookmarks.tools.shared import BOOKMARKS, BookmarkArgs, Shown
+from pilothouse.bookmarks.tools.shared import BOOKMARKS, BookmarkArgs, ShownBookmark
 from pilothouse.bookmarks.tree.urls import check_url, is_masked
 from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.core.declare.model import Args, Result
@@ -58,10 +58,10 @@ class Add(BookmarkArgs):
         ),
     ),
 )
-async def bookmark_add(args: Add, bookmarks: Bookmarks) -> Shown:
+async def bookmark_add(args: Add, bookmarks: Bookmarks) -> ShownBookmark:
     """Add a bookmark. Paths are like Bar > Tech."""
     writes = writer("bookmark_add", bookmarks, args.profile, makes_folders=args.create_folders)
-    return Shown.model_validate(await writes.one(args, _add))
+    return ShownBookmark.model_validate(await writes.one(args, _add))
 
 
 async def _add(item: Add | AddItem, changes: ChangeList) -> Change:
@@ -84,10 +84,10 @@ class CreateFolder(BookmarkArgs):
     raises=WRITES,
     examples=(Example(title="On the bar", args={"parentId": "Bar", "title": "Tech"}),),
 )
-async def bookmark_create_folder(args: CreateFolder, bookmarks: Bookmarks) -> Shown:
+async def bookmark_create_folder(args: CreateFolder, bookmarks: Bookmarks) -> ShownBookmark:
     """Create a folder, and its parents."""
     writes = writer("bookmark_create_folder", bookmarks, args.profile, makes_folders=True)
-    return Shown.model_validate(await writes.one(args, _folder))
+    return ShownBookmark.model_validate(await writes.one(args, _folder))
 
 
 async def _folder(item: CreateFolder, changes: ChangeList) -> Change:
@@ -115,10 +115,10 @@ class UpdateBookmark(BookmarkArgs):
     raises=WRITES,
     examples=(Example(title="Rename", args={"id": "42", "title": "A better title"}),),
 )
-async def bookmark_update(args: UpdateBookmark, bookmarks: Bookmarks) -> Shown:
+async def bookmark_update(args: UpdateBookmark, bookmarks: Bookmarks) -> ShownBookmark:
     """Change title or URL."""
     writes = writer("bookmark_update", bookmarks, args.profile)
-    return Shown.model_validate(await writes.one(args, _update))
+    return ShownBookmark.model_validate(await writes.one(args, _update))
 
 
 async def _update(item: UpdateBookmark | UpdateItem, changes: ChangeList) -> Change:
@@ -164,10 +164,10 @@ class MoveBookmark(BookmarkArgs):
         Example(title="To the front of the bar", args={"id": "42", "parentId": "Bar", "index": 0}),
     ),
 )
-async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> Shown:
+async def bookmark_move(args: MoveBookmark, bookmarks: Bookmarks) -> ShownBookmark:
     """Move it."""
     writes = writer("bookmark_move", bookmarks, args.profile, makes_folders=args.create_folders)
-    return Shown.model_validate(await writes.one(args, _move))
+    return ShownBookmark.model_validate(await writes.one(args, _move))
 
 
 async def _move(item: MoveBookmark | MoveItem, changes: ChangeList) -> Change:

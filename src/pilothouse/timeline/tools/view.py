@@ -71,7 +71,7 @@ class TimelineArgs(Args):
     session_id: SessionId = None
 
 
-class Shown(Result):
+class ShownTimeline(Result):
     around: str = Field(default="", description="The moment asked for")
     at: str = Field(description="Offsets are from here")
     moments: list[Told] = Field(description="In the order in which they happened")
@@ -130,7 +130,7 @@ def _safe(key: str) -> str:
         ),
     ),
 )
-async def timeline(args: TimelineArgs, moments: Moments) -> Shown:
+async def timeline(args: TimelineArgs, moments: Moments) -> ShownTimeline:
     """Show on one clock, joined, what happened: steps, requests, packets, server log, console."""
     scope = moments.scope(args.session_id)
     at, key = None, None
@@ -148,7 +148,7 @@ async def timeline(args: TimelineArgs, moments: Moments) -> Shown:
         limit = max(1, min(limit - 1, len(seen.items) * args.max_tokens // cost))
 
 
-def _cost(answer: Shown) -> int:
+def _cost(answer: ShownTimeline) -> int:
     """Tokens of the larger part: a client shows its model the text or the structured content."""
     story = Story()
     answer.tell(story)
@@ -180,8 +180,8 @@ def _found(moments: Moments, text: str, scope: Scope | None) -> tuple[MomentKey,
     return key_of(moment), moment.event.at
 
 
-def _shown(seen: Picture, moments: Moments) -> Shown:
-    return Shown(
+def _shown(seen: Picture, moments: Moments) -> ShownTimeline:
+    return ShownTimeline(
         around=seen.around.key if seen.around else "",
         at=iso(seen.at if seen.items else moments.clock()),
         moments=[_told(item, seen.links, seen.at, moments) for item in seen.items],

@@ -44,12 +44,12 @@ def match_of(session: str, rule: Mapping[str, Any], where: str) -> Match:
     return Match(session, str(rule.get("method") or "").upper(), pattern)
 
 
-class Shown(Protocol):
+class ShownRule(Protocol):
     def shown(self) -> dict[str, Any]:
         """As it was given, and what is known of it since."""
 
 
-class RuleBook[R: Shown]:
+class RuleBook[R: ShownRule]:
     """The rules of each session, replaced as a whole."""
 
     def __init__(self, name: str, read: Callable[[str, Mapping[str, Any], str], R]) -> None:
