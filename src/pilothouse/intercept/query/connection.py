@@ -104,13 +104,13 @@ class ReadConnection:
         return self._file is not None and self._file == _identity(self._path)
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[FileState]:
         """The history as it is now, the same for every statement within."""
         self.given_up.clear()
         self.db.execute("BEGIN")
         try:
             (version,) = self.db.execute("PRAGMA data_version").fetchone()
-            snapshot = Snapshot(self.db)
+            snapshot = FileState(self.db)
             if version != self._version:
                 self.totals.clear()
                 self._texts.clear()
@@ -141,7 +141,7 @@ class ReadConnection:
         return found
 
 
-class Snapshot:
+class FileState:
     """What the file says of itself at one moment."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

@@ -20,7 +20,7 @@ from pilothouse.core.declare.faults import InvalidInput
 from pilothouse.intercept.filter.sql import EVERYTHING, INDEXED_ORDERS, INDEXES, QueryPlan, plan_of
 from pilothouse.intercept.model import EngineUnreachable, PacketNotFound
 from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, Side
-from pilothouse.intercept.query.connection import ReadConnection, Snapshot
+from pilothouse.intercept.query.connection import FileState, ReadConnection
 from pilothouse.intercept.query.cursors import (
     CursorPosition,
     RowOrder,
@@ -105,7 +105,7 @@ class HistoryReader:
             return [id for id, _ in islice(found, limit)]
 
     @contextmanager
-    def _snapshot(self) -> Iterator[tuple[ReadConnection, Snapshot]]:
+    def _snapshot(self) -> Iterator[tuple[ReadConnection, FileState]]:
         """A connection of its own for as long as it is used; raises EngineUnreachable."""
         reading: ReadConnection | None = None
         try:
@@ -151,7 +151,7 @@ class _Asked:
     def __init__(
         self,
         reading: ReadConnection,
-        snapshot: Snapshot,
+        snapshot: FileState,
         plan: QueryPlan,
         order: RowOrder,
         ask: HistoryAsk,
@@ -290,7 +290,7 @@ class _Asked:
         return self.reading.totals[question]
 
 
-def _others(snapshot: Snapshot, session: str | None) -> bool:
+def _others(snapshot: FileState, session: str | None) -> bool:
     """Whether there are packets that this session may not see."""
     if session is None:
         return False
@@ -321,7 +321,7 @@ def _check_counts(ask: HistoryAsk) -> None:
             )
 
 
-def _rows(snapshot: Snapshot, ids: list[int]) -> list[dict[str, Any]]:
+def _rows(snapshot: FileState, ids: list[int]) -> list[dict[str, Any]]:
     """The packets of these ids, in this order, with every column."""
     if not ids or snapshot.is_empty:
         return []
@@ -342,7 +342,7 @@ def _key(db: sqlite3.Connection, column: str, packet_id: int) -> Any:
     return found[0] if found else None
 
 
-def _side(snapshot: Snapshot, packet_id: int | None) -> Side | None:
+def _side(snapshot: FileState, packet_id: int | None) -> Side | None:
     found = snapshot.db.execute(
         "SELECT p.id, p.time, p.length, c.head, c.body, c.body_length, c.trailers, p.modified,"
         " c.original_head, c.original_body"
@@ -357,14 +357,14 @@ def _side(snapshot: Snapshot, packet_id: int | None) -> Side | None:
     )
 
 
-def _chunks(snapshot: Snapshot, packet_id: int | None) -> tuple[int, ...]:
+def _chunks(snapshot: FileState, packet_id: int | None) -> tuple[int, ...]:
     if "chunks" not in snapshot.names:
         return ()
     found = snapshot.db.execute("SELECT sizes FROM chunks WHERE id = ?", (packet_id,)).fetchone()
     return tuple(map(int, found[0].split(","))) if found else ()
 
 
-def _not_found(packet_id: int, snapshot: Snapshot) -> PacketNotFound:
+def _not_found(packet_id: int, snapshot: FileState) -> PacketNotFound:
     kept = f"the history has {snapshot.oldest} to {snapshot.newest}"
     if snapshot.is_empty:
         kept = "the history is empty"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pilothouse.intercept.filter.sql import Lookup, Lookups, QueryPlan
-    from pilothouse.intercept.query.connection import ReadConnection, Snapshot
+    from pilothouse.intercept.query.connection import FileState, ReadConnection
 
 FIRST = 1_024
 WIDEST = 16_384
@@ -49,7 +49,7 @@ class Walk:
     """One filter carried out over one snapshot, until the watch says that time is over."""
 
     def __init__(
-        self, reading: ReadConnection, snapshot: Snapshot, plan: QueryPlan, session: str | None
+        self, reading: ReadConnection, snapshot: FileState, plan: QueryPlan, session: str | None
     ) -> None:
         self._db = reading.db
         self._watch = reading.watch

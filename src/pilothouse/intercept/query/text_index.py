@@ -12,7 +12,7 @@ from pilothouse.intercept.history.segments import segments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pilothouse.intercept.query.connection import Deadline, Snapshot
+    from pilothouse.intercept.query.connection import Deadline, FileState
 
 
 class TextIndex:
@@ -22,7 +22,7 @@ class TextIndex:
     once in each segment, one that is everywhere costs no more than the page needs.
     """
 
-    def __init__(self, snapshot: Snapshot, watch: Deadline) -> None:
+    def __init__(self, snapshot: FileState, watch: Deadline) -> None:
         self._db = snapshot.db
         self._names = snapshot.names
         self._oldest = snapshot.oldest
