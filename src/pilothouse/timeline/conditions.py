@@ -39,7 +39,7 @@ class ConsoleError:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StatusIs:
     """A response has such a status."""
 
     operator: str
@@ -70,7 +70,7 @@ class Logged:
     pattern: Any
 
 
-type Condition = ConsoleError | Status | Slow | Gone | Logged
+type Condition = ConsoleError | StatusIs | Slow | Gone | Logged
 
 
 # How it is written
@@ -88,7 +88,7 @@ def parse(text: str) -> Condition:
             sign, after = _operator(text, after, tuple(_OPERATORS))
             number, after = _number(text, after, "a status such as 500")
             _end(text, after)
-            return Status(sign, number)
+            return StatusIs(sign, number)
         case "slow":
             _, after = _operator(text, after, (">", ">="))
             number, after = _number(text, after, "a time such as 1000 ms")

@@ -16,7 +16,7 @@ from pilothouse.core.timeline.lanes import (
     line_of,
     request_of,
 )
-from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status
+from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, StatusIs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -183,7 +183,7 @@ class Judge:
         match self._condition:
             case ConsoleError():
                 fits = self._is_error(moment)
-            case Status() as status:
+            case StatusIs() as status:
                 fits = self._has_status(moment, status)
             case Logged(pattern):
                 fits = moment.event.name == "ServerLogged" and bool(
@@ -220,7 +220,7 @@ class Judge:
         is_line = event.name in ("ConsoleLogged", "EntryLogged")
         return is_line and level_of(event.name, event.facts()) == "error"
 
-    def _has_status(self, moment: Moment, status: Status) -> bool:
+    def _has_status(self, moment: Moment, status: StatusIs) -> bool:
         event = moment.event
         if event.name not in ("ResponseReceived", "PacketRecorded"):
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, Status, parse
+from pilothouse.timeline.conditions import ConsoleError, Gone, Logged, Slow, StatusIs, parse
 from pilothouse.timeline.model import BadWatch
 
 
@@ -13,9 +13,9 @@ from pilothouse.timeline.model import BadWatch
     [
         ("console.error", ConsoleError()),
         ("  console.error  ", ConsoleError()),
-        ("status >= 500", Status(">=", 500)),
-        ("status>=500", Status(">=", 500)),
-        ("status == 404", Status("==", 404)),
+        ("status >= 500", StatusIs(">=", 500)),
+        ("status>=500", StatusIs(">=", 500)),
+        ("status == 404", StatusIs("==", 404)),
         ("slow > 1000 ms", Slow(1_000)),
         ("slow > 1000", Slow(1_000)),
         ("slow >= 1.5 s", Slow(1_500)),
@@ -81,5 +81,5 @@ def test_a_mistake_is_told_with_its_position(text: str, position: int, expected:
 )
 def test_a_status_is_compared_as_it_says(sign: str, fits: tuple[int, ...]) -> None:
     status = parse(f"status {sign} 500")
-    assert isinstance(status, Status)
+    assert isinstance(status, StatusIs)
     assert tuple(number for number in (499, 500, 501) if status.fits(number)) == fits
