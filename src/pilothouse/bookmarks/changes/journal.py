@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pilothouse.bookmarks.changes import journal_entry
 from pilothouse.bookmarks.changes.change import Create
-from pilothouse.bookmarks.changes.journal_entry import JournalEntry, Step
+from pilothouse.bookmarks.changes.journal_entry import ChromeCall, JournalEntry
 from pilothouse.bookmarks.changes.plans import Plans
 from pilothouse.bookmarks.model import NothingToUndo
 from pilothouse.core.declare.faults import NotAvailable
@@ -194,7 +194,7 @@ class Journal:
         Raises:
             NotAvailable: it cannot be written, so it must not be done.
         """
-        entry.steps.append(Step(change, was and journal_entry.image(was), _now(), back))
+        entry.steps.append(ChromeCall(change, was and journal_entry.image(was), _now(), back))
         number = len(entry.steps) - 1
         is_new = entry.id not in self._entries
         lines = [journal_entry.head(entry)] if is_new else []
@@ -224,7 +224,7 @@ class Journal:
     def leave(self, entry: JournalEntry, back: int, why: str) -> None:
         """A step cannot be taken back."""
         change = entry.steps[back].change
-        entry.steps.append(Step(change, None, _now(), back, "left", why=why))
+        entry.steps.append(ChromeCall(change, None, _now(), back, "left", why=why))
         number = len(entry.steps) - 1
         self._note(entry, journal_entry.begun(entry, number), journal_entry.ended(entry, number))
 
@@ -246,7 +246,7 @@ class Journal:
             self._entries[entry.undoes].undone_by = entry.id
         return [journal_entry.closed(entry)]
 
-    def _learn(self, step: Step) -> None:
+    def _learn(self, step: ChromeCall) -> None:
         made = step.made.get("id")
         if not isinstance(step.change, Create) or not made:
             return

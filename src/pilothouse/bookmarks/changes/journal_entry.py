@@ -25,7 +25,7 @@ _KEPT = ("id", "parentId", "index", "title", "url")
 
 
 @dataclass(slots=True)
-class Step:
+class ChromeCall:
     """One call of Chrome's."""
 
     change: Change
@@ -55,7 +55,7 @@ class JournalEntry:
     """How many changes it has."""
     undoes: str = ""
     """The entry that it undoes, if it does."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ChromeCall] = field(default_factory=list)
     outcome: Outcome = ""
     """Empty while it is open."""
     undone_by: str = ""
@@ -69,7 +69,7 @@ class JournalEntry:
         return last if last >= 0 and self.steps[last].state == "begun" else None
 
     @property
-    def done(self) -> list[tuple[int, Step]]:
+    def done(self) -> list[tuple[int, ChromeCall]]:
         """The steps that were carried out, without those that take others back."""
         return [
             (number, step)
@@ -194,7 +194,9 @@ def take(entries: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
         if line["k"] != len(entry.steps):
             raise IndexError("a line before it is missing")
         entry.steps.append(
-            Step(from_json(line["change"]), line.get("was"), float(line["at"]), line.get("back"))
+            ChromeCall(
+                from_json(line["change"]), line.get("was"), float(line["at"]), line.get("back")
+            )
         )
     elif "state" in line:
         step = entry.steps[line["k"]]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pilothouse.bookmarks.changes.change import Change
-    from pilothouse.bookmarks.changes.journal_entry import JournalEntry, Step
+    from pilothouse.bookmarks.changes.journal_entry import ChromeCall, JournalEntry
     from pilothouse.bookmarks.model import Node
 
 type Naming = Callable[[str], str]
@@ -116,7 +116,7 @@ def gathered(tree: Sequence[Node], changes: Sequence[Change]) -> list[Change]:
     return [RemoveTree(id) if draft[id].children else Remove(id) for id in reversed(top)]
 
 
-def _inverse(draft: Draft, step: Step, now: Naming) -> list[Change]:
+def _inverse(draft: Draft, step: ChromeCall, now: Naming) -> list[Change]:
     """The changes that undo a step, with the ids of now."""
     was = step.was or {}
     match step.change:
@@ -174,7 +174,7 @@ def _fitted(draft: Draft, change: Change) -> Change:
     return Create(change.parent_id, change.title, change.url, count, change.restores)
 
 
-def _differing(draft: Draft, step: Step, now: Naming) -> list[Differing]:
+def _differing(draft: Draft, step: ChromeCall, now: Naming) -> list[Differing]:
     """Where the tree is not as a step left it, as far as taking it back depends on it."""
     was, made = step.was or {}, step.made
     match step.change:
@@ -216,7 +216,7 @@ def _missing(draft: Draft, parent_id: str, was: Node) -> list[Differing]:
     return [Differing(parent_id, str(was.get("title", "")), "has lost its folder", blocks=True)]
 
 
-def found_done(draft: Draft, step: Step, is_known: Callable[[str], bool]) -> Node | None:
+def found_done(draft: Draft, step: ChromeCall, is_known: Callable[[str], bool]) -> Node | None:
     """Whether a step that was begun was carried out, by what the tree is now: the node, or None.
 
     `is_known` tells of a node whether another step is known to have made it.
@@ -243,7 +243,9 @@ def found_done(draft: Draft, step: Step, is_known: Callable[[str], bool]) -> Nod
             return None if id in draft else {"id": id}
 
 
-def _twin(draft: Draft, step: Step, change: Create, is_known: Callable[[str], bool]) -> Node | None:
+def _twin(
+    draft: Draft, step: ChromeCall, change: Create, is_known: Callable[[str], bool]
+) -> Node | None:
     """The node that looks like the one that was to be made, and is as young."""
     parent = change.parent_id if change.parent_id is not None else draft.other
     children: Iterable[str] = draft[parent].children if parent in draft else ()
