@@ -53,7 +53,7 @@ TRACE_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class ServerEnd:
     """How a server was dealt with at its session's end, where there is something to say."""
 
     left: str = ""
@@ -292,7 +292,7 @@ class AgentSessions:
         releasing = deps.recorder.release(session.id)
         *stopped, _, _ = await asyncio.gather(*stops, closing, releasing, return_exceptions=True)
         failures = [str(each) for each in stopped if isinstance(each, BaseException)]
-        told = [each for each in stopped if isinstance(each, Stopped)]
+        told = [each for each in stopped if isinstance(each, ServerEnd)]
         hosted.report = {
             "failures": failures,
             "left": [each.left for each in told if each.left],
@@ -304,16 +304,16 @@ class AgentSessions:
             SessionTerminated(at=deps.clock(), session_id=session.id, reason=session.ended)
         )
 
-    async def _stop(self, server: AppServer, hosted: _HostedSession) -> Stopped:
+    async def _stop(self, server: AppServer, hosted: _HostedSession) -> ServerEnd:
         ours_to_stop = hosted.stop_server and server.info.pid
         url = server.info.url
         if server.info.status == "already_running" and not ours_to_stop:
-            return Stopped(left=f"{url} ran before the session and was left running")
+            return ServerEnd(left=f"{url} ran before the session and was left running")
         if await server.stop(GRACE_S):
-            return Stopped()
+            return ServerEnd()
         if why := server.not_asked:
-            return Stopped(forced=f"{url} was ended by force: its command may not run: {why}")
-        return Stopped(forced=f"{url} did not stop when asked and was ended by force")
+            return ServerEnd(forced=f"{url} was ended by force: its command may not run: {why}")
+        return ServerEnd(forced=f"{url} did not stop when asked and was ended by force")
 
     async def end(
         self,

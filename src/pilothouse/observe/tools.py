@@ -179,7 +179,7 @@ class StopObserve(_Target):
     drop_buffer: bool = Field(default=False, description="Also forget what was recorded")
 
 
-class Stopped(Result):
+class StoppedObservation(Result):
     stopped: bool = Field(description="Always true")
 
 
@@ -190,10 +190,10 @@ class Stopped(Result):
     raises=(NotObserving,),
     examples=(Example(title="Stop", args={"targetId": "8A1F…"}),),
 )
-async def cdp_stop_observe(args: StopObserve, observer: Observer) -> Stopped:
+async def cdp_stop_observe(args: StopObserve, observer: Observer) -> StoppedObservation:
     """Stop recording a tab. What was recorded stays readable unless dropBuffer is set."""
     await observer.stop(args.target_id, drop_buffer=args.drop_buffer)
-    return Stopped(stopped=True)
+    return StoppedObservation(stopped=True)
 
 
 class ReadEvents(_Target):
