@@ -57,7 +57,7 @@ ANCHORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class TrustStore:
     """A place where certificates are trusted, with the commands that change it."""
 
     name: str
@@ -159,7 +159,7 @@ def change(install: bool, machine: Machine, certificate: Path) -> int:
     return 0 if all(done) else EXIT_INCOMPLETE
 
 
-def stores(machine: Machine, certificate: Path) -> Iterator[Store]:
+def stores(machine: Machine, certificate: Path) -> Iterator[TrustStore]:
     """The stores of this machine."""
     if machine.system == "darwin":
         yield _keychain(machine, certificate)
@@ -167,7 +167,7 @@ def stores(machine: Machine, certificate: Path) -> Iterator[Store]:
     for anchors in machine.anchors:
         if anchors.folder.is_dir() and machine.has(anchors.update[0]):
             target = str(anchors.folder / FILE)
-            yield Store(
+            yield TrustStore(
                 f"the system's store ({target})",
                 (("install", "-m", "0644", str(certificate), target), anchors.update),
                 (("rm", "-f", target), anchors.forget),
@@ -178,10 +178,10 @@ def stores(machine: Machine, certificate: Path) -> Iterator[Store]:
         yield _nss(machine, certificate)
 
 
-def _keychain(machine: Machine, certificate: Path) -> Store:
+def _keychain(machine: Machine, certificate: Path) -> TrustStore:
     keychain = str(machine.home / "Library" / "Keychains" / "login.keychain-db")
     trust = ("security", "add-trusted-cert", "-r", "trustRoot", "-k", keychain, str(certificate))
-    return Store(
+    return TrustStore(
         "the login keychain",
         (trust,),
         (("security", "remove-trusted-cert", str(certificate)),),
@@ -189,7 +189,7 @@ def _keychain(machine: Machine, certificate: Path) -> Store:
     )
 
 
-def _nss(machine: Machine, certificate: Path) -> Store:
+def _nss(machine: Machine, certificate: Path) -> TrustStore:
     folder = machine.home / ".pki" / "nssdb"
     at = ("-d", f"sql:{folder}")
     make: tuple[Command, ...] = ()
@@ -199,7 +199,7 @@ def _nss(machine: Machine, certificate: Path) -> Store:
             ("certutil", "-N", *at, "--empty-password"),
         )
     add = ("certutil", "-A", *at, "-t", "C,,", "-n", NAME, "-i", str(certificate))
-    return Store(
+    return TrustStore(
         f"this user's NSS store ({folder})",
         (*make, add),
         (("certutil", "-D", *at, "-n", NAME),),
@@ -207,7 +207,7 @@ def _nss(machine: Machine, certificate: Path) -> Store:
     )
 
 
-def _change(store: Store, install: bool, machine: Machine) -> bool:
+def _change(store: TrustStore, install: bool, machine: Machine) -> bool:
     commands = store.install if install else store.uninstall
     if not install and _failure(store.present, machine) is not None:
         sys.stdout.write(f"{store.name}: it was not there.\n")

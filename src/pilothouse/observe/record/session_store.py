@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pilothouse.observe.record.store import Store, StoreError
+from pilothouse.observe.record.store import EventStore, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SessionStore:
     """The part of a store that belongs to one session; implements `Keep`."""
 
-    def __init__(self, store: Store, owner: str) -> None:
+    def __init__(self, store: EventStore, owner: str) -> None:
         self._store = store
         self._owner = owner
 
@@ -78,7 +78,7 @@ def open_store(
     if kind != "sqlite" or not path:
         raise StoreError(f"{setting!r} is no store; write sqlite:PATH")
     where = Path(path).expanduser()
-    store = Store(where, caps_of(where))
+    store = EventStore(where, caps_of(where))
     try:
         name = store.enter(owner)
     except sqlite3.Error as error:

@@ -62,7 +62,7 @@ class StoreError(Exception):
     """The store cannot be opened; the message names the file and why."""
 
 
-class Store:
+class EventStore:
     """Events of all targets of all sessions, each session's for itself."""
 
     def __init__(self, path: Path, caps: Caps | None = None) -> None:

@@ -16,7 +16,7 @@ from pilothouse.observe.model import Seen
 from pilothouse.observe.read.query import Query
 from pilothouse.observe.record.observation import Observation
 from pilothouse.observe.record.session_store import SessionStore, open_store
-from pilothouse.observe.record.store import Store, StoreError
+from pilothouse.observe.record.store import EventStore, StoreError
 from tests.support.until import wait_until
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    made = Store(path)
+def store(path: Path) -> Iterator[EventStore]:
+    made = EventStore(path)
     yield made
     made.close()
 
@@ -155,7 +155,7 @@ QUERIES = [
 ]
 
 
-def test_paging_over_the_seam_gives_each_event_once(store: Store) -> None:
+def test_paging_over_the_seam_gives_each_event_once(store: EventStore) -> None:
     observed = observation(SessionStore(store, "me"))
     record(observed, range(25_000))
     assert observed.ring.first_seq == 24_000
@@ -177,7 +177,7 @@ def test_paging_over_the_seam_gives_each_event_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 99, 100, 101, 149, 150, 151])
-def test_a_page_that_ends_near_the_seam_goes_on_rightly(store: Store, limit: int) -> None:
+def test_a_page_that_ends_near_the_seam_goes_on_rightly(store: EventStore, limit: int) -> None:
     observed = observation(SessionStore(store, "me"), capacity=50)
     record(observed, range(150))
     first = observed.read(ALL, 0, limit)
@@ -190,8 +190,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from pilothouse.observe.model import Seen
-from pilothouse.observe.record.store import Store
-store = Store(Path(sys.argv[1]))
+from pilothouse.observe.record.store import EventStore
+store = EventStore(Path(sys.argv[1]))
 number = 0
 while True:
     event = {"kind": "console", "type": "log", "text": f"line {number}" + "x" * 200}
@@ -212,7 +212,7 @@ def test_a_killed_writer_leaves_a_prefix_without_holes(path: Path) -> None:
         os.kill(writer.pid, signal.SIGKILL)
         assert writer.wait(GUARD_S) == -signal.SIGKILL
     assert integrity(path) == "ok"
-    reopened = Store(path)
+    reopened = EventStore(path)
     try:
         count = reopened.next_seq("me", "T")
         assert count >= promised
@@ -223,7 +223,7 @@ def test_a_killed_writer_leaves_a_prefix_without_holes(path: Path) -> None:
         reopened.close()
 
 
-def test_only_the_user_can_read_the_files(store: Store, path: Path) -> None:
+def test_only_the_user_can_read_the_files(store: EventStore, path: Path) -> None:
     store.append("me", "T", 0, Seen(0.0, event(0)))
     store.flush()
     files = sorted(path.parent.iterdir())
@@ -231,7 +231,7 @@ def test_only_the_user_can_read_the_files(store: Store, path: Path) -> None:
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * len(files)
 
 
-def test_two_owners_do_not_see_each_other(store: Store) -> None:
+def test_two_owners_do_not_see_each_other(store: EventStore) -> None:
     mine, yours = SessionStore(store, "me"), SessionStore(store, "you")
     mine.append("T", 0, Seen(0.0, event(0, text="mine")))
     yours.append("T", 0, Seen(0.0, event(0, text="yours")))
@@ -277,7 +277,7 @@ def test_two_processes_of_one_owner_do_not_write_over_each_other(path: Path) -> 
             assert after._owner == "me"
 
 
-def test_forgetting_also_deletes_what_was_still_on_its_way(store: Store) -> None:
+def test_forgetting_also_deletes_what_was_still_on_its_way(store: EventStore) -> None:
     keep = SessionStore(store, "me")
     for number in range(100):
         keep.append("T", number, Seen(0.0, event(number)))
@@ -286,7 +286,7 @@ def test_forgetting_also_deletes_what_was_still_on_its_way(store: Store) -> None
     assert keep.read("T", 0, 100, 100, ALL).items == []
 
 
-class TinyDisk(Store):
+class TinyDisk(EventStore):
     """A store on a disk of 48 KiB."""
 
     def _connect(self) -> sqlite3.Connection:
@@ -325,7 +325,9 @@ def test_what_neither_ring_nor_store_has_is_said_to_be_missing(full: Observation
 @pytest.mark.parametrize(
     ("url", "status"), [("http://a.test/\ud800", 200), ("http://a.test/", 10**30)]
 )
-def test_an_event_that_sqlite_cannot_hold_ends_nothing(store: Store, url: str, status: int) -> None:
+def test_an_event_that_sqlite_cannot_hold_ends_nothing(
+    store: EventStore, url: str, status: int
+) -> None:
     odd = Seen.stored(0.0, "response", url, "GET", "", status, "1", b"{}")
     store.append("me", "T", 0, odd)
     store.append("me", "T", 1, Seen(0.0, event(1)))
@@ -335,7 +337,9 @@ def test_an_event_that_sqlite_cannot_hold_ends_nothing(store: Store, url: str, s
 
 
 @pytest.mark.parametrize("query", [Query(status=f">={10**30}"), Query(since=10**30)])
-def test_a_number_beyond_64_bits_in_a_query_matches_nothing(store: Store, query: Query) -> None:
+def test_a_number_beyond_64_bits_in_a_query_matches_nothing(
+    store: EventStore, query: Query
+) -> None:
     observed = observation(SessionStore(store, "me"), capacity=5)
     record(observed, range(20))
     assert observed.read(query, 0, 10).items == []
@@ -352,7 +356,7 @@ def test_a_setting_that_names_no_store_is_refused_and_none_is_no_store() -> None
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "no" / "folder.db"
     with pytest.raises(StoreError, match=r"folder\.db"):
-        Store(missing)
+        EventStore(missing)
     (tmp_path / "letter.db").write_text("this is no database, but a letter to a friend" * 50)
     with pytest.raises(StoreError, match=r"letter\.db"):
-        Store(tmp_path / "letter.db")
+        EventStore(tmp_path / "letter.db")
