@@ -19,7 +19,7 @@ from pilothouse.core.declare.faults import (
 )
 from pilothouse.dashboard.ports import no_such_agent
 from pilothouse.dashboard.rows import check_cursor, packed
-from pilothouse.dashboard.stream import Stream
+from pilothouse.dashboard.stream import PageStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -159,7 +159,7 @@ class _Pages:
             agent = next(live, "")
         if agent and all(one["id"] != agent for one in overview["sessions"]):
             raise no_such_agent(agent)
-        stream = Stream(self._shared.overview, self._agents.rows, agent, cursor)
+        stream = PageStream(self._shared.overview, self._agents.rows, agent, cursor)
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             self._open += 1

@@ -37,7 +37,7 @@ _MEMORY_STEP = 4 << 20
 """Bytes by which an agent's memory changes before that is news."""
 
 
-class Stream:
+class PageStream:
     """Sends one page what it wants to see. Nothing is asked of anybody once it is closed."""
 
     def __init__(

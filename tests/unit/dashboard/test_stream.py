@@ -10,7 +10,7 @@ import pytest
 
 from pilothouse.dashboard import stream as streaming
 from pilothouse.dashboard.ports import RowBatch, no_such_agent
-from pilothouse.dashboard.stream import Stream, steady
+from pilothouse.dashboard.stream import PageStream, steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class Agents:
 
 async def opened(agents: Agents, use: Callable[[Page], Any], agent: str = "a") -> Page:
     page = Page()
-    stream = Stream(agents.overview, agents.rows, agent, "")
+    stream = PageStream(agents.overview, agents.rows, agent, "")
     serving = asyncio.create_task(stream.serve(page.receive, page.send))
     await use(page)
     page.closed.set()

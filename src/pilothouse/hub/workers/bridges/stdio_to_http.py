@@ -61,7 +61,7 @@ KEPT = 256
 """Messages that nobody was there to hear, kept for the next who listens."""
 
 
-class Stream:
+class EventAnswer:
     """An answer of events, opened with the first of them."""
 
     def __init__(self, client: Connection, head: RequestHead, session: str) -> None:
@@ -108,8 +108,8 @@ class Talk:
         assert process.stdin is not None
         assert process.stdout is not None
         self.worker = worker
-        self.push_stream: Stream | None = None
-        self._answering: list[Stream] = []
+        self.push_stream: EventAnswer | None = None
+        self._answering: list[EventAnswer] = []
         self._kept: deque[Message] = deque(maxlen=KEPT)
         self.pipe = Pipe(process.stdin, self._unasked, said.take)
         self._listening = asyncio.create_task(self._listen(process.stdout))
@@ -128,12 +128,12 @@ class Talk:
         else:
             stream.send(message)
 
-    def give_kept(self, stream: Stream) -> None:
+    def give_kept(self, stream: EventAnswer) -> None:
         while self._kept:
             stream.send(self._kept.popleft())
 
     async def answer(
-        self, message: Message, stream: Stream, *, leaving_cancels: bool
+        self, message: Message, stream: EventAnswer, *, leaving_cancels: bool
     ) -> Message | None:
         """The answer; None if it went out as the last event of the stream."""
         done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -259,7 +259,7 @@ class BridgedWorker(SpawnedWorker):
         if "id" not in message or "method" not in message:
             talk.pipe.send(message)
             return Reply(202)
-        stream = Stream(client, head, session)
+        stream = EventAnswer(client, head, session)
         talk.give_kept(stream)
         answer = await talk.answer(message, stream, leaving_cancels=not session)
         if answer is None:
@@ -272,7 +272,7 @@ class BridgedWorker(SpawnedWorker):
     ) -> Reply | bool:
         if talk.push_stream is not None:
             return error(409, -32600, "Conflict: Only one SSE stream is allowed per session")
-        talk.push_stream = Stream(client, head, session)
+        talk.push_stream = EventAnswer(client, head, session)
         talk.push_stream.open()
         talk.give_kept(talk.push_stream)
         try:
