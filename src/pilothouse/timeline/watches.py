@@ -63,7 +63,7 @@ type Show = Callable[[Hit], dict[str, Any]]
 
 
 @dataclass(slots=True)
-class Tally:
+class HitTally:
     """Several hits as one: how many, the distinct ones among them, the first and the last."""
 
     count: int = 0
@@ -122,8 +122,8 @@ class Watch:
     """The browser session that it is for; empty for all."""
     ended: str = ""
     """Why it cannot fire any more."""
-    fired: Tally = field(default_factory=Tally)
-    news: Tally = field(default_factory=Tally)
+    fired: HitTally = field(default_factory=HitTally)
+    news: HitTally = field(default_factory=HitTally)
     """What no answer has told yet."""
 
     def fire(self, hit: Hit) -> None:
@@ -150,7 +150,7 @@ class Watch:
         """What happened since the last time; once."""
         if not self.news.count:
             return None
-        news, self.news = self.news, Tally()
+        news, self.news = self.news, HitTally()
         return {"id": self.id, "when": self.when, **news.told(show)}
 
 

@@ -68,7 +68,7 @@ class Keep(Protocol):
 
 
 @dataclass
-class Tally:
+class EventCounts:
     """Counts for /metrics."""
 
     seen: int = 0
@@ -95,7 +95,7 @@ class Observation:
     implicit: bool = False
     """Recorded for an e2e session; an agent's own cdp_observe adopts it."""
     filters: Filters = EVERYTHING
-    tally: Tally = field(default_factory=Tally)
+    tally: EventCounts = field(default_factory=EventCounts)
     first_seq: int = 0
     """Where an observation of the same target, dropped since, has ended."""
 
