@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.intercept.replay.job import Barrier, Turn
-from pilothouse.intercept.replay.sockets import Sender, Target
+from pilothouse.intercept.replay.sockets import Sender, SendTarget
 from tests.integration.intercept.history_rig import CLOCK
 from tests.support.intercepting import GUARD_S, Tap
 
@@ -70,7 +70,7 @@ async def test_a_request_waits_on_its_connection_until_it_is_let_go(wire: Wire) 
         held.set()
         await may_go.wait()
 
-    target = Target(host="127.0.0.1", port=wire.port)
+    target = SendTarget(host="127.0.0.1", port=wire.port)
     request = b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"
     sending = asyncio.create_task(sender.http(target, request, b"", hold=hold))
     async with asyncio.timeout(GUARD_S):

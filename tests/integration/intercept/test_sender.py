@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.intercept.replay.http1_response import MOST_BODY
-from pilothouse.intercept.replay.sockets import Outcome, Sender, Target
+from pilothouse.intercept.replay.sockets import Outcome, Sender, SendTarget
 from tests.integration.intercept.history_rig import CLOCK
 from tests.integration.intercept.resend_rig import ALL_BYTES, GUARD_S, OK, http2_server, wire_server
 from tests.support.upstreams import authority, tcp_upstream, udp_upstream
@@ -25,8 +25,8 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SENDER = Sender(CLOCK, ssl_insecure=True)
 
 
-def to(port: int, *, is_secure: bool = False, host: str = "localhost") -> Target:
-    return Target(host=host, ip="127.0.0.1", port=port, is_secure=is_secure)
+def to(port: int, *, is_secure: bool = False, host: str = "localhost") -> SendTarget:
+    return SendTarget(host=host, ip="127.0.0.1", port=port, is_secure=is_secure)
 
 
 async def sent(port: int, head: bytes = GET, body: bytes = b"", timeout_s: float = 10.0) -> Outcome:
@@ -188,7 +188,7 @@ async def test_a_closed_port_is_named() -> None:
 
 @pytest.mark.parametrize("host", ["no-such-name.invalid", "a" * 70 + ".test", "..", ""])
 async def test_a_name_that_leads_nowhere_is_an_outcome(host: str) -> None:
-    target = Target(host=host, port=1, is_secure=True)
+    target = SendTarget(host=host, port=1, is_secure=True)
     async with asyncio.timeout(GUARD_S):
         outcome = await SENDER.http(target, GET, b"", timeout_s=5.0)
     assert outcome.error.startswith("while connecting")

@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from pilothouse.core.net.url_policy import Target, UrlError, target_of
+from pilothouse.core.net.url_policy import UrlError, UrlTarget, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,7 +128,7 @@ class Fetcher:
                 # ValueError: a name that cannot be one, which only TLS finds out.
                 raise LinkUnanswered(_reason(error)) from None
 
-    def _passed(self, target: Target, addresses: Sequence[Address]) -> list[Address]:
+    def _passed(self, target: UrlTarget, addresses: Sequence[Address]) -> list[Address]:
         policy = self._policy()
         verdicts = [
             (address, policy.check_address(target.host.name, address, target.port, target.scheme))
@@ -140,7 +140,7 @@ class Fetcher:
         return passed
 
     async def _exchange(
-        self, method: str, url: str, target: Target, addresses: Sequence[Address]
+        self, method: str, url: str, target: UrlTarget, addresses: Sequence[Address]
     ) -> tuple[int, str]:
         reader, writer = await self._connect(target, addresses)
         try:
@@ -150,7 +150,7 @@ class Fetcher:
             writer.transport.abort()
 
     async def _connect(
-        self, target: Target, addresses: Sequence[Address]
+        self, target: UrlTarget, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         secured: dict[str, Any] = {}
         if target.scheme == "https":
@@ -167,7 +167,7 @@ class Fetcher:
         raise failure
 
 
-def request_head(method: str, url: str, target: Target) -> bytes:
+def request_head(method: str, url: str, target: UrlTarget) -> bytes:
     """A request as small as servers take it."""
     parts = urlsplit(url)
     path = quote(parts.path or "/", safe=_SAFE_IN_TARGET)
@@ -206,7 +206,7 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, str]:
         raise HungUp("it closed the connection without an answer") from None
 
 
-async def _resolve(target: Target) -> Sequence[Address]:
+async def _resolve(target: UrlTarget) -> Sequence[Address]:
     if target.host.address is not None:
         return (target.host.address,)
     name = target.host.name

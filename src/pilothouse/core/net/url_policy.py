@@ -224,7 +224,7 @@ def _is_this_machine(address: Address) -> bool:
 # URLs
 
 
-class Target(NamedTuple):
+class UrlTarget(NamedTuple):
     """The parts of an http, https, ws or wss URL that decide where it leads."""
 
     scheme: str
@@ -248,7 +248,7 @@ def scheme_of(cleaned: str) -> str:
     return match[1].lower() if match else ""
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> UrlTarget:
     """Read an absolute URL as browsers do: any number of slashes, `\\` for `/`, last `@` counts."""
     url = cleaned_url(url)
     scheme = scheme_of(url)
@@ -256,7 +256,7 @@ def target_of(url: str) -> Target:
         raise UrlError(f"{_shown(url)} does not begin with http://, https://, ws:// or wss://")
     authority = _AUTHORITY.match(url, len(scheme) + 1)
     host, port = _split_port(authority[1].rpartition("@")[2] if authority else "")
-    return Target(scheme, canonical_host(host), DEFAULT_PORTS[scheme] if port is None else port)
+    return UrlTarget(scheme, canonical_host(host), DEFAULT_PORTS[scheme] if port is None else port)
 
 
 def origin_of(url: str) -> Origin:

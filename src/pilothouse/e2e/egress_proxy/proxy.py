@@ -34,7 +34,7 @@ from pilothouse.machine.net.local_users import Caller, caller_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from pilothouse.core.net.url_policy import Address, Policy, Target, Verdict
+    from pilothouse.core.net.url_policy import Address, Policy, UrlTarget, Verdict
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.e2e.egress_proxy.app_addresses import Resolve
 MAX_CONNECTIONS = 512
@@ -222,7 +222,7 @@ class FilteringProxy:
         self.refusals.append(refusal)
         self._note(refusal)
 
-    async def _addresses(self, target: Target) -> Sequence[Address]:
+    async def _addresses(self, target: UrlTarget) -> Sequence[Address]:
         name = target.host.name
         try:
             async with asyncio.timeout(RESOLVE_S):

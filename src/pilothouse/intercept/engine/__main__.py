@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.intercept.model import Exchange
     from pilothouse.intercept.replay.jobs import Jobs
-    from pilothouse.intercept.replay.sockets import Gateway, Target
+    from pilothouse.intercept.replay.sockets import Gateway, SendTarget
 
 HISTORY = "history.db"
 MAX_BYTES = 1 << 30
@@ -109,13 +109,13 @@ def _assemble(
         history.post(exchange)
         await history.recorded(exchange)
 
-    async def find(target: Target) -> list[str]:
+    async def find(target: SendTarget) -> list[str]:
         is_pages = bool(target.session)
         # A listed name cannot be told from where it led, and what it leads to is judged anyway.
         host = target.host if is_pages else target.ip or target.host
         return await guard.addresses(host, target.port, is_pages=is_pages)
 
-    def find_gateway(target: Target) -> Gateway | None:
+    def find_gateway(target: SendTarget) -> Gateway | None:
         from pilothouse.intercept.replay.sockets import Gateway
 
         judge = listeners.judge_of(target.session, target.listener) if target.session else None

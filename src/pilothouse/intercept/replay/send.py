@@ -11,7 +11,7 @@ from pilothouse.intercept.model import ConnectionEnd, Exchange, WireMessage
 from pilothouse.intercept.replay import edits as editing
 from pilothouse.intercept.replay.edits import Message, SetHeader
 from pilothouse.intercept.replay.http1 import parse_head, target_text
-from pilothouse.intercept.replay.sockets import Outcome, Sender, Target
+from pilothouse.intercept.replay.sockets import Outcome, Sender, SendTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,9 +54,9 @@ class Template:
     to_client: bool
 
     @property
-    def target(self) -> Target:
+    def target(self) -> SendTarget:
         row = self.row
-        return Target(
+        return SendTarget(
             host=row["server_name"] or row["server_ip"],
             ip=row["server_ip"],
             port=row["server_port"],

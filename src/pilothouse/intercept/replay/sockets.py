@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     type Hold = Callable[[], Awaitable[None]]
     """Returns when a send may go out."""
-    type Find = Callable[[Target], Awaitable[Sequence[str]]]
+    type Find = Callable[[SendTarget], Awaitable[Sequence[str]]]
     """Gives the addresses to which a send may go, or raises OSError."""
-    type FindGateway = Callable[[Target], Gateway | None]
+    type FindGateway = Callable[[SendTarget], Gateway | None]
     """Gives the proxy by which a send is to go, if one judges for whoever had asked."""
 
 _PIECE = 64 * 1024
@@ -66,7 +66,7 @@ _asking: WeakSet[ssl.SSLObject] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class SendTarget:
     """Where to: the address that was recorded, else the name."""
 
     host: str
@@ -142,7 +142,7 @@ class Sender:
 
     async def http(
         self,
-        target: Target,
+        target: SendTarget,
         head: bytes,
         body: bytes,
         trailers: bytes = b"",
@@ -176,7 +176,7 @@ class Sender:
 
     async def _converse(
         self,
-        target: Target,
+        target: SendTarget,
         talk: Conversation,
         outcome: Outcome,
         alpn: str,
@@ -204,7 +204,7 @@ class Sender:
             writer.transport.abort()
 
     async def _connect(
-        self, target: Target, outcome: Outcome, alpn: str
+        self, target: SendTarget, outcome: Outcome, alpn: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         secured: dict[str, Any] = {}
         if target.is_secure:
@@ -227,7 +227,7 @@ class Sender:
         outcome.wants_certificate = spoken in _asking
         return reader, writer
 
-    async def tcp(self, target: Target, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
+    async def tcp(self, target: SendTarget, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
         """A payload, and what comes back until the server closes or falls silent."""
         outcome = Outcome(self._clock())
         try:
@@ -246,7 +246,7 @@ class Sender:
         outcome.ended = self._clock()
         return outcome
 
-    async def udp(self, target: Target, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
+    async def udp(self, target: SendTarget, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
         """A datagram, and those that come back until the server falls silent."""
         outcome = Outcome(self._clock())
         outcome.reached = f"while sending to {target}"
@@ -293,11 +293,11 @@ class Sender:
         return said or str(problem) or type(problem).__name__
 
 
-async def _unjudged(target: Target) -> Sequence[str]:
+async def _unjudged(target: SendTarget) -> Sequence[str]:
     return (target.ip or target.host,)
 
 
-async def _tunnel(gateway: Gateway, target: Target) -> socket.socket:
+async def _tunnel(gateway: Gateway, target: SendTarget) -> socket.socket:
     """Connect by a session's proxy, which judges as it does for the session's browser.
 
     Raises:
