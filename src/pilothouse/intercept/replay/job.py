@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.model import Exchange
     from pilothouse.intercept.replay.edits import RegexReplace
     from pilothouse.intercept.replay.plan import SendPlan
-    from pilothouse.intercept.replay.send import Template
+    from pilothouse.intercept.replay.send import SendTemplate
 
 SHOWN_SENDS = 100
 SHOWN_ERRORS = 5
@@ -120,7 +120,7 @@ class Job:
     """Counts its sends as they begin and end."""
 
     def __init__(
-        self, job_id: str, plan: SendPlan, templates: Sequence[Template], clock: Clock
+        self, job_id: str, plan: SendPlan, templates: Sequence[SendTemplate], clock: Clock
     ) -> None:
         self.id = job_id
         self.plan = plan

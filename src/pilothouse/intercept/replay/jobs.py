@@ -12,7 +12,13 @@ from pilothouse.intercept.model import Exchange, JobNotFound
 from pilothouse.intercept.replay.edits import Message, bad
 from pilothouse.intercept.replay.job import Job, Send, Turn
 from pilothouse.intercept.replay.plan import Budget, SendPlan, bulk_plan, resend_plan
-from pilothouse.intercept.replay.send import Courier, Inject, Template, blank_exchange, template_of
+from pilothouse.intercept.replay.send import (
+    Courier,
+    Inject,
+    SendTemplate,
+    blank_exchange,
+    template_of,
+)
 from pilothouse.intercept.replay.sockets import Sender
 
 if TYPE_CHECKING:
@@ -175,7 +181,7 @@ class Jobs:
             del self._jobs[one.id]
             sends -= one.plan.total
 
-    async def _templates(self, plan: SendPlan) -> tuple[Template, ...]:
+    async def _templates(self, plan: SendPlan) -> tuple[SendTemplate, ...]:
         """Everything is read and checked before anything is sent."""
         details: dict[int, Detail] = {}
         for packet_id in dict.fromkeys(plan.packet_ids):
@@ -196,7 +202,7 @@ class Jobs:
                 await self._check_target(template, self._is_forbidden)
         return templates
 
-    async def _check_target(self, template: Template, is_forbidden: Forbidden) -> None:
+    async def _check_target(self, template: SendTemplate, is_forbidden: Forbidden) -> None:
         target = template.target
         if await is_forbidden(target.ip or target.host, target.port):
             raise InvalidInput(

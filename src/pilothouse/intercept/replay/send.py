@@ -43,7 +43,7 @@ class Inject(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class SendTemplate:
     """What is sent again: the bytes that were sent, after all rules."""
 
     packet_id: int
@@ -72,7 +72,7 @@ class Template:
         return bool(self.row["session"] and self.row["listener"])
 
 
-def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> Template:
+def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> SendTemplate:
     """Raises InvalidInput where the packet cannot be sent again, or not with these edits."""
     request = detail.request
     is_message = not (request and request.head) and detail.row["type"] in ("WebSocket", *_FRESH)
@@ -89,7 +89,7 @@ def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> Templa
     on_head = [one for one in edits if isinstance(one, SetHeader) and one.target != "response"]
     if is_message and on_head:
         raise _unsendable(packet_id, "it has no headers to edit; regex_replace edits its payload")
-    return Template(packet_id, detail.row, side, is_message, is_message and request is None)
+    return SendTemplate(packet_id, detail.row, side, is_message, is_message and request is None)
 
 
 def _unsendable(packet_id: int, why: str) -> InvalidInput:
@@ -106,7 +106,7 @@ def _unsendable(packet_id: int, why: str) -> InvalidInput:
 class Delivery:
     """A send that is prepared: the exchange has its request, and later its outcome."""
 
-    template: Template
+    template: SendTemplate
     edits: tuple[Edit, ...]
     values: Mapping[str, str]
     allow_duplicates: bool
@@ -126,7 +126,7 @@ class Courier:
 
     async def prepare(
         self,
-        template: Template,
+        template: SendTemplate,
         edits: tuple[Edit, ...],
         values: Mapping[str, str],
         exchange: Exchange,
@@ -248,7 +248,7 @@ class Courier:
         )
 
 
-def blank_exchange(template: Template, *, connection: str, session: str, job: str) -> Exchange:
+def blank_exchange(template: SendTemplate, *, connection: str, session: str, job: str) -> Exchange:
     """Return an exchange of our own that goes where the recorded one went; what was judged stays
     so, however often it is sent again."""
     row = template.row
