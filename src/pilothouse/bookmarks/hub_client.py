@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pilothouse.bookmarks.changes.journal import Journal
     from pilothouse.bookmarks.extension.guidance import Guidance
-    from pilothouse.bookmarks.ports import Told
+    from pilothouse.bookmarks.ports import ChangeListener
     from pilothouse.core.hub_port import HubPort
 
     type OpenJournal = Callable[[str], Journal]
@@ -56,7 +56,7 @@ class RemoteLink:
         self._open_journal = open_journal
         self._journals: dict[str, Journal] = {}
         self._profiles: list[RemoteProfile] = []
-        self._views: list[Told] = []
+        self._views: list[ChangeListener] = []
 
     @property
     def profiles(self) -> list[RemoteProfile]:
@@ -70,7 +70,7 @@ class RemoteLink:
         return self._guidance.fault()
 
     @contextmanager
-    def view(self, view: Told) -> Iterator[None]:
+    def view(self, view: ChangeListener) -> Iterator[None]:
         self._views.append(view)
         try:
             yield

@@ -47,7 +47,7 @@ class Profile(Protocol):
         """An async context: one change at a time, so that a plan sees nobody else's half-way."""
 
 
-class Told(Protocol):
+class ChangeListener(Protocol):
     """Whoever is told what happens to the bookmarks."""
 
     @property
@@ -66,7 +66,7 @@ class Profiles(Protocol):
     def not_connected(self) -> ExtensionNotConnected:
         """What a call answers that finds no profile."""
 
-    def view(self, view: Told) -> AbstractContextManager[None]:
+    def view(self, view: ChangeListener) -> AbstractContextManager[None]:
         """Tell an agent's view what happens for as long as the block lasts."""
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.extension.pairing import Pairing
     from pilothouse.bookmarks.extension.protocol import ExtensionHello, Happening
     from pilothouse.bookmarks.model import ExtensionNotConnected
-    from pilothouse.bookmarks.ports import Told
+    from pilothouse.bookmarks.ports import ChangeListener
     from pilothouse.core.timeline.clock import Clock
 
 BACKLOG = 512
@@ -101,7 +101,7 @@ class ExtensionServer:
         self._strangers = Strangers()
         self._known: dict[str, _KnownProfile] = {}
         self._connected: dict[str, ConnectedProfile] = {}
-        self._views: set[Told] = set()
+        self._views: set[ChangeListener] = set()
         self._watchers: set[Callable[[], None]] = set()
         self._wanted = asyncio.Event()
         self._opening = asyncio.Lock()
@@ -130,7 +130,7 @@ class ExtensionServer:
             known.journal.close()
 
     @contextmanager
-    def view(self, view: Told) -> Iterator[None]:
+    def view(self, view: ChangeListener) -> Iterator[None]:
         """An agent's view for as long as the block lasts."""
         self._views.add(view)
         try:

@@ -10,7 +10,7 @@ from pilothouse.core.declare.model import SnakeResult
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import FAULTS, BackupNotFound, BadConfig, ConfigMisfit
 from pilothouse.intercept.ports import Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, ProxyAnswer
 
 if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
@@ -66,7 +66,7 @@ class UpdateConfig(InterceptArgs):
     backup: bool = Field(default=True, description="Back up first")
 
 
-class ConfigUpdated(Told):
+class ConfigUpdated(ProxyAnswer):
     success: bool = Field(description="Always true")
     backup_created: bool = Field(description="Whether there is a backup")
     backup_info: dict[str, Any] | None = Field(
@@ -115,7 +115,7 @@ class RestoreConfig(InterceptArgs):
     backup_id: str = Field(description="Of list_backups")
 
 
-class ConfigRestored(Told):
+class ConfigRestored(ProxyAnswer):
     success: bool = Field(description="Always true")
     backup_id_restored: str = Field(description="The backup")
     config_restored: bool = Field(description="Always true")

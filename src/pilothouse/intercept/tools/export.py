@@ -13,7 +13,13 @@ from pilothouse.core.declare.model import SnakeResult
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import FAULTS, BadFilter, PacketNotFound
 from pilothouse.intercept.ports import HistoryAsk, Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, MOST_ROWS, InterceptArgs, Told, packet
+from pilothouse.intercept.tools.shared import (
+    INTERCEPT,
+    MOST_ROWS,
+    InterceptArgs,
+    ProxyAnswer,
+    packet,
+)
 
 if TYPE_CHECKING:
     from pilothouse.intercept.ports import Detail, Side
@@ -135,7 +141,7 @@ class DiffPackets(InterceptArgs):
     b: int = Field(description="Packet to compare with")
 
 
-class Difference(Told):
+class Difference(ProxyAnswer):
     a: int = Field(description="Packet")
     b: int = Field(description="Other packet")
 

@@ -18,7 +18,7 @@ from pilothouse.intercept.tools.shared import (
     MOST_ROWS,
     BadCursor,
     InterceptArgs,
-    Told,
+    ProxyAnswer,
     packet,
 )
 
@@ -184,7 +184,7 @@ class FilterExplain(InterceptArgs):
     filter: str = Field(description="As for get_history")
 
 
-class Explained(Told):
+class Explained(ProxyAnswer):
     filter: str = Field(description="What was asked about")
 
 

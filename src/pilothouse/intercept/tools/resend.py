@@ -11,7 +11,7 @@ from pilothouse.core.declare.model import SnakeArgs
 from pilothouse.core.declare.tool import Example, tool
 from pilothouse.intercept.model import JobNotFound, PacketNotFound
 from pilothouse.intercept.ports import Interceptor
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told, packet
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, ProxyAnswer, packet
 
 MOST_SENDS = 1_000
 MOST_PACKETS = 100
@@ -54,7 +54,7 @@ class ResendPacket(Sending):
     packet_id: int = Field(description="Packet")
 
 
-class SentPacket(Told):
+class SentPacket(ProxyAnswer):
     success: bool = Field(description="Whether all were sent")
     sent_count: int = Field(description="How many were")
     failed_count: int = Field(description="How many were not")
@@ -126,7 +126,7 @@ class BulkSend(Sending):
     )
 
 
-class BulkSent(Told):
+class BulkSent(ProxyAnswer):
     success: bool = Field(description="Whether all were sent")
     sent_count: int = Field(description="How many were")
     failed_count: int = Field(description="How many were not")
@@ -164,7 +164,7 @@ class GetJobStatus(InterceptArgs):
     stop: bool = Field(default=False, description="Send nothing more of it")
 
 
-class JobStatus(Told):
+class JobStatus(ProxyAnswer):
     job_id: str | None = Field(default=None, description="The job")
     status: str | None = Field(default=None, description="How far it is")
     total_jobs: int | None = Field(default=None, description="How many there are")

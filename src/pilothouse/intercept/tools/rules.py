@@ -14,7 +14,7 @@ from pilothouse.core.secrets.shapes import MASK
 from pilothouse.intercept.model import FAULTS
 from pilothouse.intercept.ports import Interceptor
 from pilothouse.intercept.present.packets import held_view, unmasked_head
-from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, Told
+from pilothouse.intercept.tools.shared import INTERCEPT, WRITES, InterceptArgs, ProxyAnswer
 
 MOST_RULES = 100
 MOST_DELAY_MS = 60_000
@@ -114,7 +114,7 @@ class ReleasePacket(InterceptArgs):
     body: str | None = Field(default=None, description="New body")
 
 
-class Released(Told):
+class Released(ProxyAnswer):
     held_id: str = Field(description="What was held")
     action: str = Field(description="What was done")
 

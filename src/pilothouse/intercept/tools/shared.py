@@ -61,7 +61,7 @@ class InterceptArgs(SnakeArgs):
         return self.access_token if isinstance(self.access_token, str) else None
 
 
-class Told(SnakeResult, extra="allow"):
+class ProxyAnswer(SnakeResult, extra="allow"):
     """An answer that the proxy makes; what is declared is always there, more may be."""
 
 

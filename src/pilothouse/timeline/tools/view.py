@@ -46,7 +46,7 @@ class Joint(Result):
     why: str = Field(description="What speaks for it")
 
 
-class Told(Result):
+class ShownItem(Result):
     """One item as it is shown."""
 
     key: str = Field(description="Name of this moment, for around and of")
@@ -74,7 +74,7 @@ class TimelineArgs(Args):
 class ShownTimeline(Result):
     around: str = Field(default="", description="The moment asked for")
     at: str = Field(description="Offsets are from here")
-    moments: list[Told] = Field(description="In the order in which they happened")
+    moments: list[ShownItem] = Field(description="In the order in which they happened")
     left_out: dict[str, int] = Field(
         default_factory=dict, description="Moments without room, by lane: raise limit or maxTokens"
     )
@@ -105,7 +105,7 @@ class ShownTimeline(Result):
             story.quote(_label(told), told.text)
 
 
-def _label(told: Told) -> str:
+def _label(told: ShownItem) -> str:
     level = f" {told.level}" if told.level in ("error", "warn") else ""
     back = [f"{_safe(j.key)}{'?' if j.guess else ''}" for j in told.links if j.role == "cause"]
     causes = f" ← {', '.join(back)}" if back else ""
@@ -190,8 +190,8 @@ def _shown(seen: Picture, moments: Moments) -> ShownTimeline:
     )
 
 
-def _told(item: TimelineItem, links: list[ItemLink], at: float, moments: Moments) -> Told:
-    return Told(
+def _told(item: TimelineItem, links: list[ItemLink], at: float, moments: Moments) -> ShownItem:
+    return ShownItem(
         key=item.key,
         lane=item.lane,
         at=iso(item.at),
@@ -226,8 +226,8 @@ class Causes(Result):
     of: str = Field(description="The moment asked for")
     root: str = Field(description="Where it began, as far as is known")
     certain: bool = Field(description="Whether every link is known by an id")
-    chain: list[Told] = Field(description="What led to it, causes before effects")
-    near: list[Told] = Field(
+    chain: list[ShownItem] = Field(description="What led to it, causes before effects")
+    near: list[ShownItem] = Field(
         description="What went wrong shortly before: only the time speaks for it"
     )
 
