@@ -146,7 +146,7 @@ class Throttle(Protocol):
         ...
 
 
-class Traffic(Protocol):
+class TrafficObserver(Protocol):
     """Is told of each request that was passed to a worker."""
 
     def __call__(self, method: str, seconds: float, outcome: str) -> None:

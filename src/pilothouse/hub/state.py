@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.listener import Report
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key, SessionRecord
-    from pilothouse.hub.ports import Admit, Authenticate, Throttle, Traffic, Upstream, Workers
+    from pilothouse.hub.ports import (
+        Admit,
+        Authenticate,
+        Throttle,
+        TrafficObserver,
+        Upstream,
+        Workers,
+    )
     from pilothouse.hub.sessions.peers import Peers
     from pilothouse.hub.sessions.registry import SessionRegistry
     from pilothouse.hub.workers import Kind
@@ -65,7 +72,7 @@ class Hub:
         report: Report,
         authenticate: Authenticate | None = None,
         throttle: Throttle = lambda principal, tool: None,
-        traffic: Traffic = lambda method, seconds, outcome: None,
+        traffic: TrafficObserver = lambda method, seconds, outcome: None,
         workers: Workers | None = None,
         peers: Peers | None = None,
         admit: Admit | None = None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.forward import Call
     from pilothouse.hub.http.upstream import UpstreamPool
     from pilothouse.hub.mcp.template import Template
-    from pilothouse.hub.ports import Templates, Throttle, Traffic, Upstream, Workers
+    from pilothouse.hub.ports import Templates, Throttle, TrafficObserver, Upstream, Workers
     from pilothouse.hub.sessions.registry import SessionRegistry
 
 MAX_HELLO_BYTES = 64 * 1024
@@ -48,7 +48,7 @@ class McpEndpoint:
         templates: Templates,
         clock: Callable[[], float],
         throttle: Throttle = lambda principal, tool: None,
-        traffic: Traffic = lambda method, seconds, outcome: None,
+        traffic: TrafficObserver = lambda method, seconds, outcome: None,
     ) -> None:
         self._registry = registry
         self._workers = workers

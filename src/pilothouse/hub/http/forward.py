@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.mcp.routing_keys import RoutingFacts
     from pilothouse.hub.mcp.template import Template
     from pilothouse.hub.model import Key, SessionRecord
-    from pilothouse.hub.ports import Lease, Traffic, Upstream, Workers
+    from pilothouse.hub.ports import Lease, TrafficObserver, Upstream, Workers
     from pilothouse.hub.sessions.registry import SessionRegistry
 
 SESSION = "mcp-session-id"
@@ -90,7 +90,7 @@ class Forwarder:
         workers: Workers,
         relay: UpstreamPool,
         greetings: Greetings,
-        traffic: Traffic,
+        traffic: TrafficObserver,
     ) -> None:
         self._registry = registry
         self._workers = workers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.observe.normalize.network import MAX_URL_CHARACTERS, Traffic
+from pilothouse.observe.normalize.network import MAX_URL_CHARACTERS, NetworkNormalizer
 from pilothouse.observe.normalize.parts import cut, frames_of, place_of, text_of, top_of
 from pilothouse.observe.normalize.preview import argument_text, argument_value, message_text
 
@@ -59,7 +59,7 @@ class Normalizer:
     ) -> None:
         """`amend` puts facts into the event of a seq that is kept already."""
         self._max_bytes = max_bytes
-        self.traffic = Traffic(max_bytes, amend)
+        self.traffic = NetworkNormalizer(max_bytes, amend)
         self.requests = self.traffic.requests
         self._downloads: dict[str, str] = {}
         """URLs of downloads under way."""

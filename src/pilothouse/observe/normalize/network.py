@@ -36,7 +36,7 @@ MAX_URL_CHARACTERS = 16_384
 """A data: URL holds megabytes, and three events and the request itself would each keep it."""
 
 
-class Traffic:
+class NetworkNormalizer:
     """Makes the network events of one target, its frames and its workers."""
 
     def __init__(self, max_bytes: Callable[[], int], amend: Amend) -> None:
