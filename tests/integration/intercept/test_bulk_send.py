@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.intercept.replay.job import Barrier, Turn
+from pilothouse.intercept.replay.job import Barrier, BarrierTurn
 from pilothouse.intercept.replay.sockets import Sender, SendTarget
 from tests.integration.intercept.history_rig import CLOCK
 from tests.support.intercepting import GUARD_S, Tap
@@ -49,7 +49,7 @@ def site() -> Iterator[int]:
 @pytest.mark.anyio
 async def test_nothing_goes_out_before_the_last_is_connected_or_has_failed() -> None:
     barrier = Barrier(3)
-    turns = [Turn(barrier) for _ in range(3)]
+    turns = [BarrierTurn(barrier) for _ in range(3)]
     waiting = [asyncio.create_task(turn.wait()) for turn in turns[:2]]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

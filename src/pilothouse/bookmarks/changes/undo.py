@@ -61,7 +61,7 @@ class Differing:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class UndoStep:
     """What takes one step back."""
 
     number: int
@@ -70,7 +70,9 @@ class Turn:
     differing: tuple[Differing, ...]
 
 
-def way_back(draft: Draft, entry: JournalEntry, now: Naming, *, force: bool = True) -> list[Turn]:
+def way_back(
+    draft: Draft, entry: JournalEntry, now: Naming, *, force: bool = True
+) -> list[UndoStep]:
     """How to take back what is done of an entry and was not taken back yet, in this order.
 
     The draft is the tree as it is, and as it will be afterwards. Steps that somebody else's
@@ -99,7 +101,7 @@ def way_back(draft: Draft, entry: JournalEntry, now: Naming, *, force: bool = Tr
                 )
                 changes = []
         if changes or differing:
-            turns.append(Turn(number, tuple(changes), differing))
+            turns.append(UndoStep(number, tuple(changes), differing))
     return turns
 
 

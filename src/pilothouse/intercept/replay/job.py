@@ -98,7 +98,7 @@ class Barrier:
         await self._all_here.wait()
 
 
-class Turn:
+class BarrierTurn:
     """One send's place at a barrier, if there is one."""
 
     def __init__(self, barrier: Barrier | None) -> None:

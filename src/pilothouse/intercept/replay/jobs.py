@@ -10,7 +10,7 @@ from pilothouse.core.declare.faults import Fault, InvalidInput, RateLimited
 from pilothouse.intercept.config.variables import values
 from pilothouse.intercept.model import Exchange, JobNotFound
 from pilothouse.intercept.replay.edits import Message, bad
-from pilothouse.intercept.replay.job import Job, Send, Turn
+from pilothouse.intercept.replay.job import BarrierTurn, Job, Send
 from pilothouse.intercept.replay.plan import Budget, SendPlan, bulk_plan, resend_plan
 from pilothouse.intercept.replay.send import (
     Courier,
@@ -260,7 +260,7 @@ class Jobs:
     async def _send(self, job: Job, send: Send) -> None:
         template, plan = job.templates[send.packet_index], job.plan
         job.began(send)
-        turn = Turn(job.barrier)
+        turn = BarrierTurn(job.barrier)
         exchange = blank_exchange(
             template, connection=f"{job.id}-{send.number}", session=plan.session, job=job.id
         )
