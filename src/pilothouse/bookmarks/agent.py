@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class View:
+class AgentBookmarks:
     """Implements `Bookmarks` for one agent."""
 
     link: Profiles

@@ -21,7 +21,7 @@ TIMEOUT_MS = 30_000
 
 
 @dataclass(eq=False)
-class View:
+class AgentInterceptor:
     """Implements `Interceptor` for one agent, and for the REST API."""
 
     proxy: Proxy

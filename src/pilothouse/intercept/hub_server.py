@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.timeline.timeline import Timeline
-from pilothouse.intercept.agent import View
+from pilothouse.intercept.agent import AgentInterceptor
 from pilothouse.intercept.ports import HistoryAsk, LogAsk
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ServedProxy:
     def __init__(self, proxy: Proxy, session: str, tell: Tell) -> None:
         self._proxy = proxy
         self._session = session
-        self._view = View(
+        self._view = AgentInterceptor(
             proxy=proxy,
             session=session,
             redactor=Redactor(),  # the worker masks what it shows

@@ -1,6 +1,6 @@
 """The intercepting proxy as agents reach it: history, configuration, tokens and the engine, joined.
 
-There is one `Proxy` in a process, whatever the number of agents; each has a `View` (agent.py).
+There is one `Proxy` in a process, whatever the number of agents; each has one `AgentInterceptor`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pilothouse.core.secrets.check import SecretCheck
     from pilothouse.core.timeline.clock import Clock
-    from pilothouse.intercept.agent import View
+    from pilothouse.intercept.agent import AgentInterceptor
     from pilothouse.intercept.engine_process import Ask
     from pilothouse.machine.spawn import Spawn
 
@@ -60,7 +60,7 @@ class Proxy:
     engine: EngineProcess = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
-    _views: dict[str, list[View]] = field(default_factory=dict)
+    _views: dict[str, list[AgentInterceptor]] = field(default_factory=dict)
     """By session: a worker that is about to end may overlap with the next one of its agent."""
     _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Listeners of browsers, by their name; to be opened again with an engine that died."""
@@ -194,7 +194,7 @@ class Proxy:
     # Who asks
 
     @asynccontextmanager
-    async def view(self, view: View) -> AsyncIterator[View]:
+    async def view(self, view: AgentInterceptor) -> AsyncIterator[AgentInterceptor]:
         """An agent's view for as long as the block lasts; its listener and rules end with it."""
         views = self._views.setdefault(view.session, [])
         views.append(view)

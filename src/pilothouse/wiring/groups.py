@@ -221,7 +221,7 @@ def _tell_history(shared: Session, reason: str) -> None:
 
 @asynccontextmanager
 async def _interceptor(session: Session) -> AsyncIterator[object]:
-    from pilothouse.intercept.agent import View
+    from pilothouse.intercept.agent import AgentInterceptor
     from pilothouse.intercept.hub_client import RemoteInterceptor
     from pilothouse.intercept.proxy import Proxy
 
@@ -239,7 +239,7 @@ async def _interceptor(session: Session) -> AsyncIterator[object]:
                 read_only=session.settings.read_only,
             )
         return
-    view = View(
+    view = AgentInterceptor(
         proxy=proxy,
         session=session.id,
         redactor=session.redactor,
@@ -301,7 +301,7 @@ async def _link(shared: Session) -> AsyncIterator[object]:
 async def _view(session: Session) -> AsyncIterator[object]:
     from pathlib import Path
 
-    from pilothouse.bookmarks.agent import View
+    from pilothouse.bookmarks.agent import AgentBookmarks
     from pilothouse.bookmarks.extension.server import ExtensionServer
     from pilothouse.core.net.url_policy import Policy
     from pilothouse.machine.folders import private_folder
@@ -317,7 +317,7 @@ async def _view(session: Session) -> AsyncIterator[object]:
 
     assert session.shared is not None
     link = await session.shared.port(ExtensionServer)
-    view = View(
+    view = AgentBookmarks(
         link=link,
         session=session.name,
         redactor=session.redactor,

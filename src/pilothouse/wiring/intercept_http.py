@@ -17,7 +17,7 @@ from starlette.requests import Request
 from pilothouse.core.declare.faults import Fault
 from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.timeline.timeline import Timeline
-from pilothouse.intercept.agent import View
+from pilothouse.intercept.agent import AgentInterceptor
 from pilothouse.intercept.model import TokenRefused
 from pilothouse.intercept.rest.app import RestService, failure, read_app, rest_app
 from pilothouse.intercept.rest.config_endpoint import config_app
@@ -144,8 +144,10 @@ def _page_token(request: Request) -> str | None:
     return offered[0] if len(offered) == 1 else None
 
 
-def _view(shared: Session, proxy: Proxy, who: str) -> View:
-    return View(proxy=proxy, session="", redactor=shared.redactor, timeline=Timeline(), who=who)
+def _view(shared: Session, proxy: Proxy, who: str) -> AgentInterceptor:
+    return AgentInterceptor(
+        proxy=proxy, session="", redactor=shared.redactor, timeline=Timeline(), who=who
+    )
 
 
 def _service(shared: Session, proxy: Proxy, who: str, **more: Any) -> RestService:

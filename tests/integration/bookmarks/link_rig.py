@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from pilothouse.bookmarks.agent import View
+from pilothouse.bookmarks.agent import AgentBookmarks
 from pilothouse.bookmarks.changes.journal import open_journal
 from pilothouse.bookmarks.extension.guidance import Guidance
 from pilothouse.bookmarks.extension.keepalive import Timing
@@ -69,7 +69,7 @@ class Seen:
     def __init__(self, link: ExtensionServer, session: str, folder: Path) -> None:
         self.changed: list[str] = []
         self.timeline = Timeline()
-        self.view = View(
+        self.view = AgentBookmarks(
             link=link,
             session=session,
             redactor=Redactor(),
