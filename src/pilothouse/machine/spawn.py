@@ -20,7 +20,7 @@ class OutputReader(Protocol):
     async def readline(self) -> bytes: ...
 
 
-class Writer(Protocol):
+class InputWriter(Protocol):
     """What a command reads."""
 
     def write(self, data: bytes, /) -> None: ...
@@ -34,7 +34,7 @@ class Process(Protocol):
     pid: int
 
     @property
-    def stdin(self) -> Writer | None:
+    def stdin(self) -> InputWriter | None:
         """Where a pipe was asked for; so with the others."""
 
     @property

@@ -199,14 +199,14 @@ async def _stdio(
 
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.mcp.sdk_bypass import SdkBypass
-    from pilothouse.server.transports.stdio import StdioReader, Writer, claimed_stdio
+    from pilothouse.server.transports.stdio import StdioReader, StdioWriter, claimed_stdio
 
     with claimed_stdio() as (wire_in, wire_out):
         bypass = SdkBypass()
         async with open_runtime(
             specs, settings, redactor, log, paired=is_paired(settings)
         ) as runtime:
-            writer = Writer(wire_out, bypass, runtime.priority.answered)
+            writer = StdioWriter(wire_out, bypass, runtime.priority.answered)
             reader = StdioReader(wire_in, writer, asked=runtime.priority.asked)
             server = build_server(runtime, bypass)
             if extend is not None:

@@ -74,7 +74,7 @@ type Make[T] = Callable[[T, ChangeList], Awaitable[Change]]
 
 
 @dataclass(slots=True)
-class Writer:
+class ProfileWriter:
     """What one call of a tool writes to one profile."""
 
     tool: str
@@ -126,9 +126,9 @@ class Writer:
 
 def writer(
     tool: str, bookmarks: Bookmarks, profile_name: str | None, *, makes_folders: bool | None = None
-) -> Writer:
+) -> ProfileWriter:
     profile = bookmarks.profile(profile_name)
-    return Writer(tool, bookmarks, profile, ChangeList(profile.peer, bool(makes_folders)))
+    return ProfileWriter(tool, bookmarks, profile, ChangeList(profile.peer, bool(makes_folders)))
 
 
 def _check_number(items: Sequence[object]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pilothouse.core.log_message import pack
 
 if TYPE_CHECKING:
-    from pilothouse.server.transports.stdio import Writer
+    from pilothouse.server.transports.stdio import StdioWriter
 
 TOGETHER_S = 0.01
 MOST_WAITING = 1_000
@@ -22,7 +22,7 @@ MOST_WAITING = 1_000
 class LogEcho:
     """Sends log lines along one connection."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: StdioWriter) -> None:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[str] = deque(maxlen=MOST_WAITING)

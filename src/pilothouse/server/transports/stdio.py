@@ -66,7 +66,7 @@ async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], b
         unwatch(fd)
 
 
-class Writer:
+class StdioWriter:
     """Writes lines, one after the other, without blocking the event loop."""
 
     def __init__(
@@ -127,7 +127,7 @@ class StdioReader:
     def __init__(
         self,
         fd: int,
-        writer: Writer,
+        writer: StdioWriter,
         *,
         are_sound: bool = False,
         asked: Callable[[], None] = lambda: None,

@@ -76,7 +76,7 @@ class _LineServer:
         from pilothouse.server.mcp.handlers import build_server
         from pilothouse.server.mcp.sdk_bypass import SdkBypass
         from pilothouse.server.transports.log_echo import LogEcho
-        from pilothouse.server.transports.stdio import StdioReader, Writer
+        from pilothouse.server.transports.stdio import StdioReader, StdioWriter
 
         self._links.add(link)
         echo: LogEcho | None = None
@@ -85,7 +85,7 @@ class _LineServer:
         try:
             bypass = SdkBypass()
             first = self._runtime.priority
-            writer = Writer(link.fileno(), bypass, first.answered)
+            writer = StdioWriter(link.fileno(), bypass, first.answered)
             lines = StdioReader(link.fileno(), writer, are_sound=True, asked=first.asked)
             reader = self._until_answered(lines)
             server = build_server(self._runtime, bypass)

@@ -16,7 +16,7 @@ from pilothouse.hub.http.replies import compact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pilothouse.machine.spawn import OutputReader, Writer
+    from pilothouse.machine.spawn import InputWriter, OutputReader
 
     type Message = dict[str, Any]
     type Hear = Callable[[Message], None]
@@ -38,7 +38,7 @@ class Pipe:
 
     def __init__(
         self,
-        into: Writer,
+        into: InputWriter,
         unasked: Hear,
         noise: Callable[[bytes], None],
     ) -> None:
