@@ -241,7 +241,7 @@ class BookmarkBatch(BookmarkArgs):
     create_folders: bool | None = Field(default=None, description="Make folders that are missing")
 
 
-class Written(Result):
+class WrittenItems(Result):
     """What came of each item."""
 
     results: list[dict[str, Any]] = Field(
@@ -271,12 +271,12 @@ class Written(Result):
         ),
     ),
 )
-async def bookmark_batch(args: BookmarkBatch, bookmarks: Bookmarks) -> Written:
+async def bookmark_batch(args: BookmarkBatch, bookmarks: Bookmarks) -> WrittenItems:
     """Add, update, move or remove many bookmarks: what can be done, as one entry to undo."""
     kind, make = _KINDS[args.do]
     tool = f"bookmark_{args.do}"
     writes = writer(tool, bookmarks, args.profile, makes_folders=args.create_folders)
-    return Written.model_validate(await writes.many(args.items, kind, make))
+    return WrittenItems.model_validate(await writes.many(args.items, kind, make))
 
 
 def _needed(value: str | None, name: str) -> str:

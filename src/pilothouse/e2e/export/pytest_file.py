@@ -49,7 +49,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTest:
     """A test's source, and what whoever runs it should know."""
 
     source: str
@@ -75,7 +75,7 @@ def write_test(
     is_secret: Callable[[str], bool],
     viewport: tuple[int, int] = DEFAULT_VIEWPORT,
     title: str = "",
-) -> Written:
+) -> WrittenTest:
     """`base` is the app's origin, `opened` says which tab opened which, and when."""
     writer = _Writer(base, opened, is_secret)
     if steps and steps[0].number > 1:
@@ -384,12 +384,12 @@ class _Writer:
             raise _NotRepeatable("its URL holds a secret")
         return f"re.compile({raw(url_pattern(url))})"
 
-    def written(self, title: str, viewport: tuple[int, int]) -> Written:
+    def written(self, title: str, viewport: tuple[int, int]) -> WrittenTest:
         body = [text for line in self._lines for text in line.lines()]
         if viewport != DEFAULT_VIEWPORT:
             width, height = viewport
             body.insert(0, f'page.set_viewport_size({{"width": {width}, "height": {height}}})')
-        return Written(
+        return WrittenTest(
             source=source_of(title, self._base, self._left_out, body),
             steps=self._steps,
             left_out=tuple(self._left_out),

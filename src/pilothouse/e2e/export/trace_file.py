@@ -63,7 +63,7 @@ _BINARY = 2
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenTrace:
     """What is not masked in a trace that was written, and what is missing."""
 
     pictures: int = 0
@@ -85,7 +85,7 @@ class _Known:
     """Their values. Most are no secrets, so they are the first to be too many."""
 
 
-def write_masked(raw: Path, path: Path, redactor: Redactor) -> Written:
+def write_masked(raw: Path, path: Path, redactor: Redactor) -> WrittenTrace:
     """Write a trace anew without the secrets in it. It can be opened as before."""
     with zipfile.ZipFile(raw) as whole:
         known = _Known()
@@ -113,7 +113,7 @@ def write_masked(raw: Path, path: Path, redactor: Redactor) -> Written:
 
 class _Writer:
     def __init__(self, redactor: Redactor, types: dict[str, str]) -> None:
-        self.written = Written()
+        self.written = WrittenTrace()
         self._redactor = redactor
         self._types = types
 

@@ -14,7 +14,7 @@ from pilothouse.intercept.filter.model import (
     And,
     Node,
     Or,
-    Written,
+    WrittenWord,
     bad,
     condition,
 )
@@ -141,13 +141,13 @@ def _inner(kind: type[And] | type[Or], part: Node) -> tuple[Node, ...]:
     return part.parts if isinstance(part, kind) else (part,)
 
 
-def _written(token: Token) -> Written:
-    return Written(str(token), token.start_pos or 0)
+def _written(token: Token) -> WrittenWord:
+    return WrittenWord(str(token), token.start_pos or 0)
 
 
-def _cut(text: str, value: Token | Span) -> Written:
+def _cut(text: str, value: Token | Span) -> WrittenWord:
     if isinstance(value, Token):
-        return Written(_ESCAPED.sub(r"\1", value[1:-1]), (value.start_pos or 0) + 1)
+        return WrittenWord(_ESCAPED.sub(r"\1", value[1:-1]), (value.start_pos or 0) + 1)
     bare = text[value.start : value.end].rstrip()
     if bare[0] in "\"'":
         raise bad(
@@ -156,7 +156,7 @@ def _cut(text: str, value: Token | Span) -> Written:
             f"a closing {bare[0]}",
             "a value that begins with a quote itself stands in quotes of the other kind",
         )
-    return Written(bare, value.start)
+    return WrittenWord(bare, value.start)
 
 
 def _explained(text: str, error: UnexpectedInput) -> Exception:

@@ -83,7 +83,7 @@ class Filter:
     """What was read as it stands but is hardly meant."""
 
 
-class Written(NamedTuple):
+class WrittenWord(NamedTuple):
     """A piece of the filter's text and where it stands, counted from 0."""
 
     text: str
@@ -110,7 +110,7 @@ def parse(text: str) -> Filter:
     return Filter(text, root, tuple(_warnings(root)))
 
 
-def condition(column: Written, operator: Written, value: Written) -> Compare:
+def condition(column: WrittenWord, operator: WrittenWord, value: WrittenWord) -> Compare:
     """A condition as it is written, checked and with its value in the column's kind.
 
     Raises:
@@ -144,7 +144,7 @@ def bad(what: str, position: int, expected: str, hint: str = "") -> BadFilter:
     )
 
 
-def _value(column: str, kind: str, sign: Operator, value: Written) -> str | int:
+def _value(column: str, kind: str, sign: Operator, value: WrittenWord) -> str | int:
     if sign in ("=~", "!~"):
         check_pattern(value.text, value.position, ignore_case=column == "full_text_i")
         return value.text
@@ -182,7 +182,7 @@ def check_pattern(pattern: str, position: int, *, ignore_case: bool) -> None:
         ) from None
 
 
-def _number(value: Written) -> int:
+def _number(value: WrittenWord) -> int:
     found = int(value.text) if _NUMBER.fullmatch(value.text) else None
     if found is None or abs(found) > BIGGEST:
         raise bad(
@@ -191,7 +191,7 @@ def _number(value: Written) -> int:
     return found
 
 
-def _time(value: Written) -> int:
+def _time(value: WrittenWord) -> int:
     """Epoch milliseconds, whole as the history shows them; without an offset it is UTC."""
     if _MILLISECONDS.fullmatch(value.text):
         return int(float(value.text))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pilothouse.e2e.browser.elements.selectors import literal
-from pilothouse.e2e.export.pytest_file import Written, write_test
+from pilothouse.e2e.export.pytest_file import WrittenTest, write_test
 from pilothouse.e2e.export.source_code import is_locator, url_part, within
 from pilothouse.e2e.step import Step
 from tests.support.rounds import examples
@@ -31,7 +31,7 @@ def step(tool: str, target: str = "", tab: str = "t1", **fields: Any) -> Step:
     return made
 
 
-def write(*steps: Step, **more: Any) -> Written:
+def write(*steps: Step, **more: Any) -> WrittenTest:
     for number, each in enumerate(steps, start=1):
         each.number, each.began_at = number, float(number * 10)
     opened = more.pop("opened", {"t1": ("", 0.0)})
@@ -40,7 +40,7 @@ def write(*steps: Step, **more: Any) -> Written:
     )
 
 
-def body(written: Written) -> list[str]:
+def body(written: WrittenTest) -> list[str]:
     """The lines of the test itself."""
     ast.parse(written.source)
     after = written.source.split("def test_session(page: Page) -> None:\n")[1]

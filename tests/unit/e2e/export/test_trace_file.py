@@ -14,7 +14,7 @@ import pytest
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.secrets.shapes import MASK
 from pilothouse.e2e.export import trace_file
-from pilothouse.e2e.export.trace_file import Written, write_masked
+from pilothouse.e2e.export.trace_file import WrittenTrace, write_masked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0"
 
 def written(
     tmp_path: Path, held: dict[str, bytes], redactor: Redactor | None = None
-) -> tuple[dict[str, bytes], Written]:
+) -> tuple[dict[str, bytes], WrittenTrace]:
     raw, path = tmp_path / "raw.zip", tmp_path / "safe.zip"
     with zipfile.ZipFile(raw, "w") as trace:
         for name, content in held.items():
@@ -122,7 +122,7 @@ def test_a_short_password_that_nobody_typed_is_masked_in_its_field_alone(tmp_pat
 def test_a_part_of_the_dom_keeps_its_form(tmp_path: Path, tree: Any) -> None:
     safe, told = written(tmp_path, {"trace.trace": lines(dom(tree))})
     assert json.loads(safe["trace.trace"]) == dom(tree)
-    assert told == Written()
+    assert told == WrittenTrace()
 
 
 def test_a_dom_that_is_too_deep_is_left_out_and_the_rest_is_there(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_bodies_are_masked_by_what_they_are(tmp_path: Path) -> None:
     assert safe["resources/p.png"] == PNG  # it may show a secret, so it is counted
     assert safe["resources/b.bin"] == b"[left out: 16 bytes that cannot be masked]"
     assert safe["screencast/page@1.jpeg"] == held["screencast/page@1.jpeg"]
-    assert told == Written(pictures=1, drawn=1, left_out=1)
+    assert told == WrittenTrace(pictures=1, drawn=1, left_out=1)
 
 
 def test_messages_of_a_websocket_are_masked_also_where_they_are_in_base64(tmp_path: Path) -> None:
@@ -282,4 +282,4 @@ def test_a_thousand_secrets_are_looked_for_everywhere(tmp_path: Path) -> None:
         {"trace.network": lines(*headers), "resources/a.txt": " ".join(secrets).encode()},
     )
     assert safe["resources/a.txt"].decode() == " ".join([MASK] * 1_000)
-    assert told == Written()
+    assert told == WrittenTrace()
