@@ -73,7 +73,7 @@ class _HostedSession:
 
 
 class AgentSessions:
-    """Implements the `Helm` port for one agent."""
+    """Implements the `Sessions` port for one agent."""
 
     def __init__(self, deps: SessionDeps, tasks: TaskGroup) -> None:
         self._deps = deps

@@ -29,7 +29,7 @@ EXPLAIN_S = 0.3
 
 
 class SessionRecorder:
-    """Implements e2e's `Recorder` for one agent."""
+    """Implements e2e's `TabRecorder` for one agent."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,7 +1,7 @@
 """Opens the extension link: a port of this machine, and all that comes in by it.
 
-There is one `ExtensionServer` in a process, whatever the number of agents; each has a `View`
-(bookmarks/agent.py).
+There is one `ExtensionServer` in a process, whatever the number of agents; each has an
+`AgentBookmarks` (bookmarks/agent.py).
 """
 
 from __future__ import annotations

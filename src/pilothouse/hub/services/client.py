@@ -1,4 +1,4 @@
-"""A worker's end of the shared services: implements `core.hub.Hub`.
+"""A worker's end of the shared services: implements `core.hub_port.HubPort`.
 
 It joins once, before the worker serves. A link that is lost is not made again: a worker whose hub
 has ended ends soon, and says until then what it lacks.

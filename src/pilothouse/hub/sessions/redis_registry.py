@@ -67,7 +67,7 @@ class Home:
 
 
 class RedisRegistry:
-    """Sessions and names that all gateways of one Redis know; a `Registry` and a `Fence`."""
+    """Sessions and names that all gateways of one Redis know; a `SessionRegistry` and a `Fence`."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class Hooks(AddonManager):
 
 
 class EngineMaster(Master):
-    """Without mitmproxy's own `run`: its listeners are started by `Listeners`.
+    """Without mitmproxy's own `run`: its listeners are started by `ProxyListeners`.
 
     `upstream_ca` is a file with authorities that upstream servers may be signed by, besides the
     public ones. `client_cert` is what servers that ask for a certificate are shown.
