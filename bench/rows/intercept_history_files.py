@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from pilothouse.intercept.history import file as history_file
+from pilothouse.intercept.history import file
 from pilothouse.intercept.history import rows as history_rows
 from pilothouse.intercept.history.text_indexer import Indexer
 from pilothouse.intercept.history.writer import SEGMENTS
@@ -39,7 +39,7 @@ def filled(packets: int) -> Path:
 
     folder = Path(mkdtemp(prefix="pilothouse-history-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    connection, _ = history_file.open_file(history_of(folder), lambda: 0.0)
+    connection, _ = file.open_file(history_of(folder), lambda: 0.0)
     connection.execute("PRAGMA synchronous=OFF")
     _fill(connection, packets)
     indexer = Indexer(connection, MAX_BYTES // SEGMENTS)
@@ -60,10 +60,10 @@ def _fill(connection: sqlite3.Connection, packets: int) -> None:
     put_content = _inserting("contents", history_rows.CONTENTS)
     for start in range(1, packets + 1, AT_ONCE):
         rows = [row for id in range(start, start + AT_ONCE, 2) for row in _exchange(id, dice)]
-        with history_file.transaction(connection):
+        with file.transaction(connection):
             connection.executemany(put_packet, [packet for packet, _ in rows])
             connection.executemany(put_content, [content for _, content in rows])
-            history_file.set_facts(connection, {"rows": start + AT_ONCE - 1})
+            file.set_facts(connection, {"rows": start + AT_ONCE - 1})
 
 
 def _inserting(table: str, columns: list[str]) -> str:

@@ -233,9 +233,9 @@ def _run(
         return chrome.main(settings, parsed.url, headless=parsed.headless)
 
     if command == "token":
-        from pilothouse.cli import token as tokens
+        from pilothouse.cli import token
 
-        return tokens.main(settings, new=parsed.new, http=parsed.http)
+        return token.main(settings, new=parsed.new, http=parsed.http)
 
     if command == "pair":
         from pilothouse.cli import pair
@@ -266,9 +266,9 @@ def _run(
     served = GROUP_SPECS if specs is None else specs
     try:
         if command == "call":
-            from pilothouse.cli import call as calls
+            from pilothouse.cli import call
 
-            return calls.main(settings, served, parsed)
+            return call.main(settings, served, parsed)
         if command == "serve" or settings.transport == "http":
             if command in ("", "serve") and specs is None and not parsed.standalone:
                 from pilothouse.hub import start as hub
@@ -294,11 +294,11 @@ def _relay(command: str, settings: Settings, *, standalone: bool) -> int | None:
     """
     if not joins_hub(settings, standalone=standalone):
         return None
-    from pilothouse.relay import start as joining
+    from pilothouse.relay import start
 
-    if command == "bookmarks" and not joining.finds_hub(settings):
+    if command == "bookmarks" and not start.finds_hub(settings):
         return None
-    return joining.relay_stdio(settings)
+    return start.relay_stdio(settings)
 
 
 def joins_hub(settings: Settings, *, standalone: bool) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from pilothouse.hub.model import Key, SessionRecord, TooBusy
-from pilothouse.hub.sessions import registry as registry_module
+from pilothouse.hub.sessions import registry
 from pilothouse.hub.sessions.registry import MemoryRegistry
 from tests.support.redis import redis_server
 from tests.support.sharing import gateway
@@ -205,7 +205,7 @@ async def test_a_name_belongs_to_the_principal_of_its_key(rig: Rig) -> None:
 async def test_the_oldest_names_are_forgotten_first(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_module, "MAX_NAMES", 3)
+    monkeypatch.setattr(registry, "MAX_NAMES", 3)
     sessions = await rig.make()
     local = await sessions.of_key(Key("local", ""))
     for name in "abcad":

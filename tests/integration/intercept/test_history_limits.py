@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pilothouse.intercept.history import file as history_file
+from pilothouse.intercept.history import file
 from pilothouse.intercept.history import writer as history
 from pilothouse.intercept.history.segments import segments
 from tests.integration.intercept.history_rig import (
@@ -371,7 +371,7 @@ def test_a_disk_too_full_for_the_index_is_said_and_the_index_is_made_when_there_
 async def test_what_could_not_be_written_until_the_end_is_counted(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_file, "BUSY_S", 0.2)
+    monkeypatch.setattr(file, "BUSY_S", 0.2)
     async with open_writer(path) as writer:
         with locked(path):
             writer.post(answer(asked("/lost")))

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from pilothouse.intercept.history import checkpoint as history_log
-from pilothouse.intercept.history import file as history_file
-from pilothouse.intercept.history import text_indexer
+from pilothouse.intercept.history import checkpoint, file, text_indexer
 from pilothouse.intercept.history import writer as history
 from pilothouse.intercept.history.segments import segments
 from pilothouse.intercept.model import ConnectionEnd, Exchange
@@ -263,12 +261,12 @@ async def test_two_processes_write_one_file(path: Path) -> None:
 async def test_what_is_committed_is_carried_over_into_the_file_while_it_is_written(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_log, "EVERY_S", 0.05)
+    monkeypatch.setattr(checkpoint, "EVERY_S", 0.05)
     async with open_writer(path) as writer:
         writer.post(answer(asked(), b"x" * 200_000))
         await writer.flush()
         # Far less than makes a commit do it.
-        assert size(path, "-wal") < history_file.LOG_PAGES * 4096 / 4
+        assert size(path, "-wal") < file.LOG_PAGES * 4096 / 4
         await until(lambda: size(path) > 200_000)
         # The log begins anew again and again: otherwise it would grow with each post.
         sizes = [size(path, "-wal")]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pilothouse.bookmarks.extension.pairing import as_meant
-from pilothouse.cli import main as cli
-from pilothouse.cli import pair
+from pilothouse.cli import main, pair
 from pilothouse.core.settings import Settings
 from pilothouse.wiring.extension_pairing import extension_folder, pairing_secret
 
@@ -86,9 +85,9 @@ def test_the_command_line_knows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PILOTHOUSE_HOME", str(tmp_path))
-    assert cli.main(["pair"]) == 0
+    assert main.main(["pair"]) == 0
     old = capsys.readouterr().out
-    assert cli.main(["pair", "--new"]) == 0
+    assert main.main(["pair", "--new"]) == 0
     assert capsys.readouterr().out not in ("", old)
-    assert cli.main(["pair", "--nwe"]) == 2
+    assert main.main(["pair", "--nwe"]) == 2
     assert "did you mean --new?" in capsys.readouterr().err

@@ -20,13 +20,9 @@ from pilothouse.e2e.model import (
     UrlNotAllowed,
 )
 from pilothouse.e2e.ports import Sessions
-from pilothouse.e2e.tools import act as act_tools
-from pilothouse.e2e.tools import export as export_tools
+from pilothouse.e2e.tools import act, export, look, network_and_logins, wait
 from pilothouse.e2e.tools import logs as log_tools
-from pilothouse.e2e.tools import look as look_tools
-from pilothouse.e2e.tools import network_and_logins as state_tools
 from pilothouse.e2e.tools import tabs as tab_tools
-from pilothouse.e2e.tools import wait as wait_tools
 from pilothouse.e2e.tools.shared import E2E, FOUND, InSession
 
 if TYPE_CHECKING:
@@ -162,7 +158,7 @@ async def start_session(args: StartSession, sessions: Sessions, progress: Progre
         raise InvalidInput(
             "state: your own Chrome keeps its own logins", hint="leave out state, or cdp"
         )
-    state = state_tools.saved_state(sessions.state_folder, args.state) if args.state else ""
+    state = network_and_logins.saved_state(sessions.state_folder, args.state) if args.state else ""
     logs = args.logs
     request = StartRequest(
         services=services,
@@ -382,11 +378,11 @@ TOOLS = (
     get_session_status,
     restart_server,
     *log_tools.TOOLS,
-    *act_tools.TOOLS,
-    *look_tools.TOOLS,
-    *wait_tools.TOOLS,
+    *act.TOOLS,
+    *look.TOOLS,
+    *wait.TOOLS,
     *tab_tools.TOOLS,
-    *state_tools.TOOLS,
-    *export_tools.TOOLS,
+    *network_and_logins.TOOLS,
+    *export.TOOLS,
 )
 RESOURCES = log_tools.RESOURCES

@@ -31,7 +31,7 @@ from pilothouse.hub.workers.builtin import LINES, USE_PATH
 from pilothouse.ipc.local_socket import listen_at
 from pilothouse.ipc.rpc import ServiceBroke
 from pilothouse.server.runtime import TIMELINE_URI, open_runtime
-from pilothouse.wiring import standalone as app
+from pilothouse.wiring import standalone
 from pilothouse.wiring.agents import Showing
 from pilothouse.wiring.groups import GROUP_SPECS
 
@@ -121,8 +121,8 @@ async def _answering(
     from pilothouse.server.transports.pages import Pages
     from pilothouse.server.transports.unix_socket import serving_lines
 
-    redactor = app.make_redactor(settings)
-    log = app.make_log(settings, redactor)
+    redactor = standalone.make_redactor(settings)
+    log = standalone.make_log(settings, redactor)
     async with _runtime(settings, redactor, log, order) as runtime:
         pages = Pages(page=lambda _: "", css="")
         served = http_app(

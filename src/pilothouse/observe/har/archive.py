@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pilothouse.observe.har import message as har_message
+from pilothouse.observe.har import message
 from pilothouse.observe.har.timing import Clocks, iso, number, timings, whole
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class _Writer:
         has_body = not (exchange.is_superseded or exchange.is_socket)
         phases, total = self._timings(exchange)
         outcome = self._outcome(exchange)
-        response = har_message.response(
+        response = message.response(
             answer,
             exchange.said("status"),
             self.body_of(exchange.request_id) if has_body else None,
@@ -218,11 +218,11 @@ class _Writer:
             "pageref": exchange.page.id,
             "startedDateTime": started,
             "time": total,
-            "request": har_message.request(
+            "request": message.request(
                 sent, answer, str(exchange.said("url") or ""), method, self.redactor
             ),
             "response": response,
-            "cache": har_message.cache(answer, started, self.redactor),
+            "cache": message.cache(answer, started, self.redactor),
             "timings": phases,
             **self._address(answer),
             "_requestId": exchange.request_id,
@@ -298,7 +298,7 @@ class _Writer:
         return made
 
     def _messages(self, exchange: _Exchange) -> dict[str, Any]:
-        write = har_message.frame if exchange.is_socket else har_message.server_sent
+        write = message.frame if exchange.is_socket else message.server_sent
         told = [
             {"time": round(self.clocks.epoch(event), 6), **write(event, self.redactor)}
             for event in exchange.messages

@@ -11,8 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from pilothouse.core.net.http1 import MAX_HEAD_BYTES
-from pilothouse.e2e.egress_proxy import pipes
-from pilothouse.e2e.egress_proxy import proxy as proxy_module
+from pilothouse.e2e.egress_proxy import pipes, proxy
 from pilothouse.machine.net.local_users import Caller
 from tests.support.until import until
 from tests.unit.e2e.proxy_rig import GUARD_S, OK, PRODUCTION, echo, head, rig, upstream
@@ -287,7 +286,7 @@ async def test_a_hundred_at_once_are_kept_apart() -> None:
 
 
 async def test_there_is_a_limit_to_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(proxy, "MAX_CONNECTIONS", 4)
     async with upstream(echo) as server, rig() as it:
         tunnels = [await it.tunnel(f"127.0.0.1:{server.port}") for _ in range(4)]
         assert (await it.ask(b"")).startswith(b"HTTP/1.1 503 ")
@@ -301,7 +300,7 @@ async def test_a_head_has_bounds_in_size_and_time(monkeypatch: pytest.MonkeyPatc
         huge = head("GET http://a.example/ HTTP/1.1", "X: " + "y" * MAX_HEAD_BYTES)
         assert (await it.ask(huge)).startswith(b"HTTP/1.1 431 ")
         assert (await it.ask(huge + b"\r\n\r\n")).startswith(b"HTTP/1.1 431 ")
-        monkeypatch.setattr(proxy_module, "HEAD_S", 0.2)
+        monkeypatch.setattr(proxy, "HEAD_S", 0.2)
         assert (await it.ask(b"GET http://a")).startswith(b"HTTP/1.1 408 ")
         assert await it.ask(b"") == b""
 
@@ -309,9 +308,9 @@ async def test_a_head_has_bounds_in_size_and_time(monkeypatch: pytest.MonkeyPatc
 async def test_somebody_unknown_has_less_time_to_say_who_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert proxy_module.UNKNOWN_HEAD_S <= 5 < proxy_module.HEAD_S
-    monkeypatch.setattr(proxy_module, "UNKNOWN_HEAD_S", 0.2)
-    monkeypatch.setattr(proxy_module, "caller_of", lambda _: Caller.UNKNOWN)
+    assert proxy.UNKNOWN_HEAD_S <= 5 < proxy.HEAD_S
+    monkeypatch.setattr(proxy, "UNKNOWN_HEAD_S", 0.2)
+    monkeypatch.setattr(proxy, "caller_of", lambda _: Caller.UNKNOWN)
     async with rig() as it:
         assert (await it.ask(b"GET http://a")).startswith(b"HTTP/1.1 408 ")
         assert await it.ask(b"") == b""

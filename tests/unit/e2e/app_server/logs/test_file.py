@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pilothouse.e2e.app_server.logs import reader as logs
+from pilothouse.e2e.app_server.logs import reader
 from pilothouse.e2e.app_server.logs.file import LEAST_BYTES, LogFile, older_name, place_of
 from pilothouse.e2e.app_server.logs.reader import Onward, onward, since, sizes, tail
 from pilothouse.e2e.model import LogFileNotFound
@@ -163,7 +163,7 @@ def test_a_log_that_goes_on_elsewhere_while_it_is_opened_is_opened_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     moments = iter([6_000, 6_000])
-    open_file = logs._open_file
+    open_file = reader._open_file
 
     def open_later(*how: Any) -> tuple[int, int]:
         """Just before, more is written than the file has room for."""
@@ -175,7 +175,7 @@ def test_a_log_that_goes_on_elsewhere_while_it_is_opened_is_opened_anew(
 
     with log_at(path) as log:
         write(log, 0, written)
-        monkeypatch.setattr(logs, "_open_file", open_later)
+        monkeypatch.setattr(reader, "_open_file", open_later)
         found = tail(path, 10_000, within=(path.parent,))
     told = numbers(found.text)
     assert told == list(range(told[0], written))

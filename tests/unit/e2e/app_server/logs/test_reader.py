@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pilothouse.e2e.app_server.logs import reader as logs
+from pilothouse.e2e.app_server.logs import reader
 from pilothouse.e2e.app_server.logs.reader import since, tail, without_escapes
 from pilothouse.e2e.model import LogFileNotFound, LogReadFailed
 from tests.support.rounds import ROUNDS
@@ -89,7 +89,7 @@ def test_lines_that_cross_the_blocks_of_the_search_are_whole(tmp_path: Path) -> 
 
 
 def test_a_long_line_is_cut_and_says_by_how_much(tmp_path: Path) -> None:
-    content = b"before\n" + b"x" * (logs.MAX_LINE + 99) + b"\nafter\n"
+    content = b"before\n" + b"x" * (reader.MAX_LINE + 99) + b"\nafter\n"
     found = tail(write(tmp_path, content), 3, within=(tmp_path,))
     before, long, after = found.text.split("\n")
     assert (before, after) == ("before", "after")
@@ -101,7 +101,7 @@ def test_an_answer_is_bounded_and_keeps_the_newest_lines(tmp_path: Path) -> None
     content = b"".join(b"%05d %s\n" % (n, b"y" * 1_000) for n in range(1_000))
     found = tail(write(tmp_path, content), 1_000, within=(tmp_path,))
     assert found.truncated
-    assert len(found.text.encode()) <= logs.MAX_ANSWER
+    assert len(found.text.encode()) <= reader.MAX_ANSWER
     assert found.text.split("\n")[-1].startswith("00999 ")
     assert found.start == len(content) - 1_007 * found.lines
 
@@ -145,7 +145,7 @@ def test_ten_gigabytes_without_a_newline_are_not_searched_through(tmp_path: Path
     found = tail(path, 100, within=(tmp_path,))
     assert found.text.endswith("the very end")
     assert found.truncated
-    assert len(found.text) <= logs.MAX_LINE
+    assert len(found.text) <= reader.MAX_LINE
 
 
 def test_what_was_appended_is_read_once(tmp_path: Path) -> None:
