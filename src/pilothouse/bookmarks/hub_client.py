@@ -38,12 +38,12 @@ async def open_remote_link(
     link = RemoteLink(hub, guidance, open_journal)
     async with AsyncExitStack() as stack:
         stack.callback(link.close)
-        stack.callback(hub.listen("bookmarks", link.hear))
+        stack.callback(hub.listen("bookmarks", link.receive))
         try:
             state = await stack.enter_async_context(hub.hold("bookmarks.view"))
         except HubLost as lost:
             raise _not_connected(lost) from None
-        link.hear("state", state)
+        link.receive("state", state)
         yield link
 
 
@@ -77,7 +77,7 @@ class RemoteLink:
         finally:
             self._views.remove(view)
 
-    def hear(self, what: str, given: dict[str, Any]) -> None:
+    def receive(self, what: str, given: dict[str, Any]) -> None:
         """The hub tells something."""
         match what:
             case "state":

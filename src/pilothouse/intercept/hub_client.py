@@ -40,7 +40,7 @@ async def open_remote_proxy(hub: HubPort) -> AsyncIterator[RemoteProxy]:
         EngineUnreachable: the hub is lost.
     """
     proxy = RemoteProxy(hub)
-    stop = hub.listen("intercept", proxy.hear)
+    stop = hub.listen("intercept", proxy.receive)
     try:
         async with proxy.holding("view"):
             yield proxy
@@ -64,7 +64,7 @@ class RemoteProxy:
         finally:
             self._timelines.remove(timeline)
 
-    def hear(self, what: str, given: dict[str, Any]) -> None:
+    def receive(self, what: str, given: dict[str, Any]) -> None:
         event = EVENTS[what](**{**given, "keys": frozenset(given["keys"])})
         for timeline in self._timelines:
             timeline.emit(event)

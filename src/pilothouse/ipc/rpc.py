@@ -130,7 +130,7 @@ class RpcConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._assembler.feed(data):
-                self._hear(checked(message))
+                self._receive(checked(message))
         except (BadFrame, LookupError, TypeError, ValueError) as error:
             self._report("service_message_refused", error)
             self.close("what came could not be read")
@@ -199,7 +199,7 @@ class RpcConnection(asyncio.Protocol):
 
     # Answering
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         if "answer" in message:
             self._answered(message)
         elif "drop" in message:

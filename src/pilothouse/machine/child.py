@@ -98,7 +98,7 @@ class Child:
                 self._pipes.append(pipe)
                 setattr(self, name, pipe.reader)
             self._link, heard = await asyncio.get_running_loop().create_unix_connection(
-                lambda: _Link(self._socket, self._hear), sock=self._socket
+                lambda: _Link(self._socket, self._receive), sock=self._socket
             )
             self._link.write(order)
             if self._unwanted:
@@ -112,7 +112,7 @@ class Child:
                 self._link.close()
         self._bury()
 
-    def _hear(self, words: list[str]) -> None:
+    def _receive(self, words: list[str]) -> None:
         match words:
             case ["pid", pid]:
                 self.pid = int(pid)
@@ -163,13 +163,13 @@ class _Link(asyncio.Protocol):
     def __init__(self, end: socket.socket, hear: Callable[[list[str]], None]) -> None:
         self.ended = asyncio.Event()
         self._socket = end
-        self._hear = hear
+        self._receive = hear
         self._rest = b""
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._hear(line.decode().split())
+            self._receive(line.decode().split())
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A word of ours that came too late breaks the connection before its last words are read.

@@ -159,7 +159,7 @@ class Relay:
             poll.register(self._hub.fd, _IN)
             if left <= 0 or not poll.poll(left * 1000):
                 return
-            self._hear_hub()
+            self._receive_from_hub()
 
     def _may_leave(self) -> bool:
         """Tell whether the client has left and has all that it is owed."""
@@ -239,17 +239,17 @@ class Relay:
         if not what & ~_OUT:
             return
         if self._hub is not None and fd == self._hub.fd:
-            self._hear_hub()
+            self._receive_from_hub()
         elif self._worker is not None and fd == self._worker.fd:
-            self._hear_worker()
+            self._receive_from_worker()
         elif fd == self._in and not self._is_over:
-            self._hear_client()
+            self._receive_from_client()
         elif fd == self._out.fd:
             raise BrokenPipeError
 
     # The client
 
-    def _hear_client(self) -> None:
+    def _receive_from_client(self) -> None:
         data = read(self._in)
         if data is None:
             return
@@ -322,7 +322,7 @@ class Relay:
             with suppress(OSError):
                 self._hub.send(said(worker=True, client=self._front.client)[:-1])
 
-    def _hear_hub(self) -> None:
+    def _receive_from_hub(self) -> None:
         assert self._hub is not None
         data = read(self._hub.fd)
         if data is None:
@@ -416,17 +416,17 @@ class Relay:
                 self._flight.forget(message)
                 self._enqueue(line, message)
 
-    def _hear_worker(self) -> None:
+    def _receive_from_worker(self) -> None:
         assert self._from_worker is not None
         came = self._from_worker.read()
         if came is None:
             return
         for line in self._from_worker.lines():
-            self._hear_line(line)
+            self._receive_line(line)
         if not came:
             self._lose_worker()
 
-    def _hear_line(self, line: memoryview) -> None:
+    def _receive_line(self, line: memoryview) -> None:
         logged = unpack(line)
         if logged is not None:
             self._log.write(logged)

@@ -48,7 +48,7 @@ class Log:
         return log
 
     @contextmanager
-    def heard_by(self, listener: Callable[[str], None]) -> Iterator[None]:
+    def copied_to(self, listener: Callable[[str], None]) -> Iterator[None]:
         """Hand each line to a listener, too, until the block ends."""
         self._listeners.append(listener)
         try:

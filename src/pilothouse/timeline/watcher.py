@@ -153,7 +153,7 @@ class Watchkeeper:
         timeline = self._moments.timeline
         if self._reads and self._stop is None:
             self._cursor = timeline.tail(0).cursor
-            self._stop = timeline.wait(self._hear)
+            self._stop = timeline.wait(self._receive)
         elif not self._reads and self._stop is not None:
             self.close()
 
@@ -165,7 +165,7 @@ class Watchkeeper:
                 timer.cancel()
         self._stop = self._timer = self._alarm = None
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SOON_S, self.judge)
 
@@ -178,7 +178,7 @@ class Watchkeeper:
             self._timer = None
         # Before anything is read: each ring calls once, and what it then gets is read below.
         self._stop()
-        self._stop = self._moments.timeline.wait(self._hear)
+        self._stop = self._moments.timeline.wait(self._receive)
         while moments := self._next():
             for moment in moments:
                 self._judge(moment)

@@ -105,7 +105,7 @@ class TabRecording:
 
     async def wait(self, seq: int, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         changed = asyncio.Event()
-        self._observation.heard.append(changed.set)
+        self._observation.listeners.append(changed.set)
         try:
             while True:
                 changed.clear()
@@ -115,7 +115,7 @@ class TabRecording:
                 seq = self.next_seq
                 await changed.wait()
         finally:
-            self._observation.heard.remove(changed.set)
+            self._observation.listeners.remove(changed.set)
 
     async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         page = Page.of(events)

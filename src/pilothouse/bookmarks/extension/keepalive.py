@@ -80,7 +80,7 @@ async def _read(
     with suppress(ConnectionClosed):
         while True:
             raw = await socket.recv(decode=False)
-            peer.heard_at = loop.time()
+            peer.received_at = loop.time()
             try:
                 messages = protocol.parse(raw)
             except Garbage as error:
@@ -110,7 +110,7 @@ async def _beat(
 async def _watch(peer: SocketPeer, silence_s: float) -> None:
     loop = asyncio.get_running_loop()
     while True:
-        wait = peer.heard_at + silence_s - loop.time()
+        wait = peer.received_at + silence_s - loop.time()
         if wait <= 0:
             break
         await asyncio.sleep(wait)

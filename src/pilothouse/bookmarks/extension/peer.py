@@ -54,7 +54,7 @@ class SocketPeer:
         self.hello = hello
         self.left: asyncio.Future[Leaving] = loop.create_future()
         """Done as soon as nothing more is to be expected of it."""
-        self.heard_at = loop.time()
+        self.received_at = loop.time()
         self._socket = socket
         self._numbers = numbers
         self._answer_s = answer_s

@@ -220,7 +220,7 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
             hot.feed(event)
             seq = event["seq"] + 1
 
-    async def hear_new_page(since: float) -> None:
+    async def expect_new_page(since: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(RELOAD_S):
                 await read_on(lambda: bool(hot.error) or hot.connected_at >= since)
@@ -248,7 +248,7 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
                     await tab.page.wait_for_function(ANEW, arg=reloaded - 100, timeout=0)
         await tab.page.wait_for_load_state("load")
         if reloaded:
-            await hear_new_page(reloaded)
+            await expect_new_page(reloaded)
         await tab.page.evaluate(DRAWN)
         catch_up()
         if hot.is_over and (hot.error or hot.update is met):

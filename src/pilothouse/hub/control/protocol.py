@@ -43,7 +43,7 @@ def said(**word: object) -> bytes:
     return json.dumps(word).encode() + b"\n"
 
 
-def heard(line: bytes) -> dict[str, Any]:
+def decode_line(line: bytes) -> dict[str, Any]:
     """The object of a line. Raises ControlProtocolError."""
     try:
         word = json.loads(line)
@@ -90,7 +90,7 @@ class LineBuffer:
         if len(self._rest) > LONGEST:
             raise ControlProtocolError("a line is too long")
         for line in lines:
-            yield heard(line)
+            yield decode_line(line)
 
 
 def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[str, Any] | None:

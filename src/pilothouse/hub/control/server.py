@@ -16,7 +16,7 @@ from pilothouse.hub.control import protocol
 from pilothouse.hub.control.protocol import (
     ControlProtocolError,
     RelayHello,
-    heard,
+    decode_line,
     parse_hello,
     said,
 )
@@ -125,7 +125,7 @@ class ControlServer:
         self._visitors.add(visitor)
         try:
             while line := await reader.readline():
-                await visitor.hear(heard(line))
+                await visitor.receive(decode_line(line))
         except ControlProtocolError as bad:
             visitor.say(refused=str(bad))
         except (OSError, ValueError):  # the latter: a line without end
@@ -216,7 +216,7 @@ class Visitor:
         if not self._writer.is_closing():
             self._writer.write(said(**word))
 
-    async def hear(self, word: dict[str, Any]) -> None:
+    async def receive(self, word: dict[str, Any]) -> None:
         """Raises ControlProtocolError."""
         match word:
             case {"hello": given} if self._record is None:

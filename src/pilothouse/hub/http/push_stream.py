@@ -111,7 +111,7 @@ class _Stream:
         self._relay = relay
         self._client = client
         self._is_chunked = head.minor == "1"
-        self._hearing: asyncio.Task[None] | None = None
+        self._receiving: asyncio.Task[None] | None = None
         self.over = asyncio.Event()
 
     def begin(self, record: SessionRecord, first: bytes) -> None:
@@ -130,7 +130,7 @@ class _Stream:
     @property
     def is_joined(self) -> bool:
         """Whether a worker speaks on it."""
-        return self._hearing is not None and not self._hearing.done()
+        return self._receiving is not None and not self._receiving.done()
 
     def say(self, message: bytes) -> None:
         """Write one message."""
@@ -163,30 +163,30 @@ class _Stream:
         request = write_head(f"GET {upstream.endpoint or '/mcp'} HTTP/1.1", fields)
         for _ in range(_TRIES):
             self.part()
-            heard = _Heard(self._client, self._write)
-            self._hearing = asyncio.create_task(self._hear(upstream, request, heard))
+            received = _ReceivedStream(self._client, self._write)
+            self._receiving = asyncio.create_task(self._receive(upstream, request, received))
             with suppress(TimeoutError):
                 async with asyncio.timeout(OPEN_S):
-                    if await asyncio.shield(heard.status) != 409:
+                    if await asyncio.shield(received.status) != 409:
                         return
             await asyncio.sleep(AGAIN_S)
 
-    async def _hear(self, upstream: Upstream, request: bytes, heard: _Heard) -> None:
+    async def _receive(self, upstream: Upstream, request: bytes, received: _ReceivedStream) -> None:
         try:
-            await self._relay.exchange(upstream, request, "GET", heard)
+            await self._relay.exchange(upstream, request, "GET", received)
         except WorkerLost:
             pass  # another one will be joined when it starts
         finally:
-            heard.end()
+            received.end()
 
     def part(self) -> None:
         """Hang up on the worker."""
-        if self._hearing is not None:
-            self._hearing.cancel()
-            self._hearing = None
+        if self._receiving is not None:
+            self._receiving.cancel()
+            self._receiving = None
 
 
-class _Heard:
+class _ReceivedStream:
     """What a worker says: written to the client event by event, as it may end within one."""
 
     def __init__(self, client: Connection, write: Callable[[bytes], None]) -> None:

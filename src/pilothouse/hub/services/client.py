@@ -119,7 +119,7 @@ class ServiceLink:
             raise self.lost or _lost("it was never made")
         return self._line
 
-    def heard(self, do: str, given: dict[str, Any]) -> None:
+    def receive(self, do: str, given: dict[str, Any]) -> None:
         """The hub tells something to whoever listens."""
         service, _, what = do.partition(".")
         for hear in self._listening.get(service, ()):
@@ -147,7 +147,7 @@ class _Ears:
         if do == PORTS:
             self._mirror.learn(**given)
         else:
-            self._link.heard(do, given)
+            self._link.receive(do, given)
 
     def lost(self) -> None:
         self._link.lost = _lost("the hub has ended, or has given this worker up")

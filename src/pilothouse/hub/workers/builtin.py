@@ -147,7 +147,7 @@ class ZygoteClient:
             # What no parent of ours says ends it: whoever says that knows no workers either.
             with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
                 while line := await self._reader.readline():
-                    self._hear(json.loads(line))
+                    self._receive(json.loads(line))
         finally:
             self.gone.set()
             self.warm.set()
@@ -157,7 +157,7 @@ class ZygoteClient:
                 worker.ended("the parent of all workers has ended")
             self.workers.clear()
 
-    def _hear(self, word: dict[str, Any]) -> None:
+    def _receive(self, word: dict[str, Any]) -> None:
         match word:
             case {"warm": _}:
                 self.warm.set()

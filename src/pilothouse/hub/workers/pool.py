@@ -213,7 +213,7 @@ class Pool:
         entry = PoolEntry(key)
         self._entries[key] = entry
         entry.starting = asyncio.create_task(self._start(entry, record))
-        entry.starting.add_done_callback(_heard)
+        entry.starting.add_done_callback(_take_failure)
         return entry
 
     async def _worker_of(self, entry: PoolEntry) -> Running | None:
@@ -388,7 +388,7 @@ class Pool:
                 self._retire(entry, EVICT_GRACE_S, "evicted")
 
 
-def _heard(task: asyncio.Task[Running]) -> None:
+def _take_failure(task: asyncio.Task[Running]) -> None:
     """A start that failed after everybody had left is nobody's error."""
     if not task.cancelled():
         task.exception()

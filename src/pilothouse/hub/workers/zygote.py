@@ -83,7 +83,7 @@ def parse_order(word: Mapping[str, Any]) -> WorkerOrder:
     return WorkerOrder(name, path, cwd, word["settings"], session, services, temp)
 
 
-def _heard(line: bytes) -> dict[str, Any]:
+def _decode_line(line: bytes) -> dict[str, Any]:
     """Return the object of a line. Raises ZygoteProtocolError."""
     try:
         word = json.loads(line)
@@ -164,7 +164,7 @@ class Zygote:
         elif ready == self._control.fileno():
             self._listen()
         elif ready in self._links:
-            self._hear(self._links[ready])
+            self._receive(self._links[ready])
 
     def _listen(self) -> None:
         try:
@@ -187,7 +187,7 @@ class Zygote:
 
     def _obey(self, line: bytes) -> None:
         """Do what a line asks for. Raises ZygoteProtocolError."""
-        word = _heard(line)
+        word = _decode_line(line)
         if "fork" in word:
             try:
                 order = parse_order(word)
@@ -262,7 +262,7 @@ class Zygote:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _hear(self, worker: _Worker) -> None:
+    def _receive(self, worker: _Worker) -> None:
         """A worker says one word when it serves or has failed; then its end closes."""
         try:
             said = worker.link.recv(_LINE)
@@ -289,7 +289,7 @@ class Zygote:
             worker = self._workers.pop(pid, None)
             if worker is None:
                 continue
-            self._hear(worker)  # its last word may not have been heard yet
+            self._receive(worker)  # its last word may not have been heard yet
             self._forget_link(worker)
             self._tell(ended=worker.name, code=os.waitstatus_to_exitcode(status))
 

@@ -122,7 +122,7 @@ class Observation:
         self.mapper: Mapper | None = None
         self.explaining: set[Future[None]] = set()
         """What is being found out about errors; it ends by itself."""
-        self.heard: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[], None]] = []
         """Called when something was kept; for those who wait for an event."""
         self.uri = f"cdp://events/{self.target_id}"
         self.touched_at = self.clock()
@@ -186,8 +186,8 @@ class Observation:
 
     def _tell(self) -> None:
         self.changed(self.uri)
-        for hear in self.heard:
-            hear()
+        for listener in self.listeners:
+            listener()
 
     def _keep(self, event: dict[str, Any], session: str) -> bool:
         self.tally.seen += 1

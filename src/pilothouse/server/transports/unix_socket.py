@@ -90,7 +90,7 @@ class _LineServer:
             reader = self._until_answered(lines)
             server = build_server(self._runtime, bypass)
             echo = LogEcho(writer)
-            with self._runtime.log.heard_by(echo.add):
+            with self._runtime.log.copied_to(echo.add):
                 async with stdio_server(reader, writer) as (read, write):  # type: ignore[arg-type]
                     await server.run(read, write, server.create_initialization_options())
             await echo.close()

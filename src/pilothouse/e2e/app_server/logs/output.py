@@ -110,7 +110,7 @@ class Output:
     ) -> None:
         """Take in a stream until its end; `also` hears of each line as well."""
 
-        def hear(complete: list[str]) -> None:
+        def receive(complete: list[str]) -> None:
             for line in complete:
                 also(line)
                 self._on_line(kind, line)
@@ -126,9 +126,9 @@ class Output:
                 whole, newline, rest = whole + newline + rest, b"", b""
             self._write("combined", whole + newline)
             unfinished = rest
-            hear(lines.feed(piece))
+            receive(lines.feed(piece))
         self._write("combined", unfinished + b"\n" if unfinished else b"")
-        hear(lines.finish())
+        receive(lines.finish())
 
     def append(self, kind: Literal["stdout", "stderr"], piece: bytes) -> None:
         """Keep what a command wrote, as far as there is room for it."""

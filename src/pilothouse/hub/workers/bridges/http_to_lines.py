@@ -280,16 +280,16 @@ class Incoming:
             self._content += data
         if self._kind.startswith(SSE):
             while one := take_event(self._content):
-                self._hear(message_of(one))
+                self._receive(message_of(one))
             assert self._link is not None
             self._bridge.wait_for_relay(self._link)
 
     def end(self) -> None:
         if self._kind.startswith(JSON):
             with suppress(ValueError):
-                self._hear(json.loads(self._content))
+                self._receive(json.loads(self._content))
 
-    def _hear(self, message: object) -> None:
+    def _receive(self, message: object) -> None:
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return
         if "method" not in message:

@@ -30,7 +30,7 @@ INTERNAL_ERROR = -32603
 class _Asked:
     id: Any
     token: Any
-    hear: Hear
+    receive: Hear
 
 
 class Pipe:
@@ -59,12 +59,12 @@ class Pipe:
             message = {**message, "params": {**params, "requestId": number}}
         self._write(message)
 
-    def ask(self, message: Message, hear: Hear) -> int:
+    def ask(self, message: Message, receive: Hear) -> int:
         """A request. `hear` gets all that belongs to it, its answer last; the number ends it."""
         number = next(self._numbers)
         meta = message.get("params", {}).get("_meta", {})
         token = meta.get("progressToken")
-        self._asked[number] = _Asked(message["id"], token, hear)
+        self._asked[number] = _Asked(message["id"], token, receive)
         message = {**message, "id": number}
         if token is not None:
             about = {**meta, "progressToken": number}
@@ -112,23 +112,23 @@ class Pipe:
             said = None
         for message in said if isinstance(said, list) else [said]:
             if isinstance(message, dict) and message.get("jsonrpc") == "2.0":
-                self._hear(message)
+                self._receive(message)
             elif line.strip():
                 self._noise(line)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if "method" not in message:
             asked = self._asked.pop(message.get("id"), None)  # type: ignore[arg-type]
             if asked is not None:
-                asked.hear({**message, "id": asked.id})
+                asked.receive({**message, "id": asked.id})
             return
         params = message.get("params", {})
         meta = params.get("_meta", {})
         if (asked := self._asked.get(params.get("progressToken"))) is not None:
-            asked.hear({**message, "params": {**params, "progressToken": asked.token}})
+            asked.receive({**message, "params": {**params, "progressToken": asked.token}})
         elif (asked := self._asked.get(meta.get(SUBSCRIPTION))) is not None:
             about = {**meta, SUBSCRIPTION: asked.id}
-            asked.hear({**message, "params": {**params, "_meta": about}})
+            asked.receive({**message, "params": {**params, "_meta": about}})
         else:
             self._unasked(message)
 
@@ -137,4 +137,4 @@ class Pipe:
         waiting, self._asked = self._asked, {}
         for asked in waiting.values():
             error = {"code": INTERNAL_ERROR, "message": why}
-            asked.hear({"jsonrpc": "2.0", "id": asked.id, "error": error})
+            asked.receive({"jsonrpc": "2.0", "id": asked.id, "error": error})

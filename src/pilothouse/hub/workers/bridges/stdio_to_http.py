@@ -138,13 +138,13 @@ class Talk:
         """The answer; None if it went out as the last event of the stream."""
         done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
-        def hear(said: Message) -> None:
+        def receive(said: Message) -> None:
             if "method" in said:
                 stream.send(said)
             elif not done.done():
                 done.set_result(said)
 
-        number = self.pipe.ask(message, hear)
+        number = self.pipe.ask(message, receive)
         self._answering.append(stream)
         try:
             answered = await done
