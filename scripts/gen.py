@@ -18,7 +18,7 @@ import anyio
 import pilothouse.dashboard.api  # for the faults that it declares
 import pilothouse.intercept.rest.app  # noqa: F401  # likewise
 from pilothouse.core.declare.faults import COMMON, Fault
-from pilothouse.core.declare.offered import said
+from pilothouse.core.declare.offered import offered_text
 from pilothouse.core.declare.registry import Registry
 from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import SETTINGS, Setting, Settings
@@ -137,7 +137,7 @@ def prompts_page(served: Registry) -> str:
         " tool which is not served are left out.\n"
     )
     parts = [NOTE, text, *(_prompt(prompt, served) for prompt in served.prompts.values())]
-    told = said(INSTRUCTIONS, served.tools)
+    told = offered_text(INSTRUCTIONS, served.tools)
     parts += ["# Instructions\n", "Every client is told at the start:\n", _quoted(told)]
     return "\n".join(parts)
 

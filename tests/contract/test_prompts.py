@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pilothouse.core.declare.listing import Selection
-from pilothouse.core.declare.offered import calls_in, said
+from pilothouse.core.declare.offered import calls_in, offered_text
 from pilothouse.core.declare.registry import Registry
 from pilothouse.core.settings import GROUPS
 from pilothouse.server.instructions import INSTRUCTIONS
@@ -87,7 +87,7 @@ def test_a_prompt_says_what_to_do_with_whatever_tools_there_are(
     if prompt.name not in served.prompts:
         assert not set(prompt.needs_one_of) & served.tools.keys()
         return
-    text = said(lines(prompt), served.tools)
+    text = offered_text(lines(prompt), served.tools)
     assert {name for name, _ in calls_in(text)} <= served.tools.keys()
     steps = [line for line in text.splitlines() if line[:1].isdigit()]
     assert [int(line.partition(".")[0]) for line in steps] == [*range(1, len(steps) + 1)]
@@ -115,7 +115,7 @@ def test_the_instructions_are_short_and_name_a_first_tool_of_each_group(
     groups: tuple[str, ...], profile: Profile
 ) -> None:
     tools = WHOLE.served(Selection(groups, profile)).tools
-    text = said(INSTRUCTIONS, tools)
+    text = offered_text(INSTRUCTIONS, tools)
     named = {name for name, _ in calls_in(text)}
     assert named <= tools.keys()
     assert len(text) <= MOST_INSTRUCTIONS

@@ -452,7 +452,7 @@ class E2eSession:
             if tool in LEAVING and (tab.step is None or tab.step.ok):
                 self._spawn(tab.ask_before_leaving())
             step = self._begin(tool, tab, target, args or {})
-            earlier = noteworthy(tab.events(tab.told_seq), self.base)
+            earlier = noteworthy(tab.events(tab.reported_seq), self.base)
             navigations, value = tab.navigations, None
             await self.locating.before(step, tab)
             try:
@@ -477,11 +477,11 @@ class E2eSession:
             if look:
                 later = await tab.changes()
                 changes = changes.joined(later) if changes else later
-            if tab.untold is not None:
-                changes, tab.untold = tab.untold.joined(changes), None
+            if tab.unreported is not None:
+                changes, tab.unreported = tab.unreported.joined(changes), None
             if not tells and not step.looks:
-                tab.untold = changes
-            await self._wait_told(step, tab)
+                tab.unreported = changes
+            await self._wait_reported(step, tab)
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells)
 
@@ -492,7 +492,7 @@ class E2eSession:
         any longer than `answer` does."""
         async with tab.turn:
             step = self._begin("handleDialog", tab, "", args)
-            earlier = noteworthy(tab.events(tab.told_seq), self.base)
+            earlier = noteworthy(tab.events(tab.reported_seq), self.base)
             navigations = tab.navigations
             try:
                 value = await answer()
@@ -500,11 +500,11 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             asked, later = tab.take_changes(), await tab.changes()  # by what was held up, and now
             changes = asked.joined(later) if asked else later
-            await self._wait_told(step, tab)
+            await self._wait_reported(step, tab)
             navigated = tab.navigations > navigations
             return self._done(step, tab, value, changes, earlier, navigated, tells=True)
 
-    async def _wait_told(self, step: Step, tab: Tab) -> None:
+    async def _wait_reported(self, step: Step, tab: Tab) -> None:
         """Wait a moment for what is about to be known of a step that was taken."""
         if not step.looks:
             await self._wait_announced(step, tab)
@@ -615,8 +615,8 @@ class E2eSession:
 
     async def _fault(self, step: Step, tab: Tab, error: BaseException) -> BaseException:
         self._end(step, tab, ok=False)
-        tab.told_seq = tab.next_seq  # the dossier tells it
-        tab.failure_told_at = step.ended_at
+        tab.reported_seq = tab.next_seq  # the dossier tells it
+        tab.failure_reported_at = step.ended_at
         if isinstance(error, asyncio.CancelledError):
             return error
         if error_name(error):
@@ -640,7 +640,7 @@ class E2eSession:
         caused = digest(tab.events(step.first_seq), self.base)
         noted: list[str] = []
         if tells:
-            tab.told_seq = tab.next_seq
+            tab.reported_seq = tab.next_seq
             # What came before the step is not of its making, nor what comes while one only looks.
             began = step.ended_at if step.looks else step.began_at
             earlier += self.mask([text for at, text in self._noted if at < began][:6])

@@ -18,7 +18,7 @@ NEWEST = 200
 hundred megabytes at most, however long an agent repeats a step that fails."""
 NEWEST_TRACES = 10
 """They take far more: pictures, bodies and the DOM of all that was done since the one before."""
-_TOLD = 2_000
+_REPORTED = 2_000
 """Files that made room of which it is still told when."""
 _NUMBERED = re.compile(r"([a-z_]+)[-_]\d+(?=\.)")
 """Names that we give: what it is, and the number of its step."""
@@ -49,7 +49,7 @@ class SessionFiles:
     def _drop(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)
         self._gone[name] = self._clock()
-        if len(self._gone) > _TOLD:
+        if len(self._gone) > _REPORTED:
             del self._gone[next(iter(self._gone))]
 
     def why_gone(self, name: str) -> str:

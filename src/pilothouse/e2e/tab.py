@@ -96,11 +96,11 @@ class Tab:
     """The step under way, or the newest one."""
     step_began_at: float = 0
     """When the newest step in this tab began."""
-    failure_told_at: float = 0
+    failure_reported_at: float = 0
     """When a dossier last showed the document as it was then."""
     document_since: float = 0
     """When the step began in or after which the tab got the document that it shows."""
-    told_seq: int = 0
+    reported_seq: int = 0
     """The agent has been told of everything that was recorded before."""
     hot_seq: int = 0
     """Hot updates that were recorded before have been waited for."""
@@ -116,9 +116,9 @@ class Tab:
     """Handlers of the last step set timers that had not run when it answered."""
     _page_ahead: float = 0.0
     """How far the page's clock is ahead of ours, in ms, as far as answers tell."""
-    untold: DomChanges | None = None
+    unreported: DomChanges | None = None
     """Changes of a step whose answer had no place for them."""
-    _told: DomChanges | None = None
+    _reported: DomChanges | None = None
     _cdp: CDPSession | None = None
     _stirred: asyncio.Future[None] | None = None
     """Of the step under way: done when something interrupts it."""
@@ -138,8 +138,8 @@ class Tab:
         """Live on in another page; what was recorded of the old one is not of this one."""
         self.page, self.recording, self._cdp = page, None, None
         self.dialog, self.crashed, self.is_busy = None, False, False
-        self.told_seq = self.hot_seq = self.shown_seq = 0
-        self.baseline, self.untold, self.unfinished = "", None, False
+        self.reported_seq = self.hot_seq = self.shown_seq = 0
+        self.baseline, self.unreported, self.unfinished = "", None, False
 
     def interrupt(self) -> None:
         """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
@@ -314,7 +314,7 @@ class Tab:
     def moments_in_page(self) -> tuple[int, int]:
         """When the last failure was told and when the newest step began, by the page's clock."""
         ahead = self._page_ahead
-        return int(self.failure_told_at + ahead), int(self.step_began_at + ahead)
+        return int(self.failure_reported_at + ahead), int(self.step_began_at + ahead)
 
     def read_changes(self, said: Any, asked_at: float) -> DomChanges | None:
         """Read what the page told of its changes when it was asked at a time."""
@@ -341,10 +341,10 @@ class Tab:
 
     def keep_changes(self, told: DomChanges | None) -> None:
         """What a step that asked the page itself was told."""
-        self._told = told
+        self._reported = told
 
     def take_changes(self) -> DomChanges | None:
-        told, self._told = self._told, None
+        told, self._reported = self._reported, None
         return told
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pilothouse.server.transports.oauth import BearerAuth
 
 MCP_PATHS = ("/mcp", "/message")
-UNTOLD = "no worker can be started; the hub's log says why"
+UNAVAILABLE = "no worker can be started; the hub's log says why"
 SHOWN = 50
 """Sessions on the status page."""
 _COUNTED = {
@@ -92,7 +92,7 @@ def pages_app(
         await hub.pool.weigh_new()
         trouble = hub.trouble()
         # What a worker said last is for who may call it; this is asked without a token.
-        shown = trouble if gate is None else trouble and UNTOLD
+        shown = trouble if gate is None else trouble and UNAVAILABLE
         return health_answer(hub_health(runtime, hub), shown, 503)
 
     routes = page_routes(runtime, served, guarded, check_health)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pilothouse.core.log_message import unpack
 from pilothouse.core.net import jsonrpc
-from pilothouse.hub.control.protocol import ControlProtocolError, LineBuffer, said
+from pilothouse.hub.control.protocol import ControlProtocolError, LineBuffer, encode_line
 from pilothouse.hub.http.replies import error_text
 from pilothouse.hub.notices import RESET
 from pilothouse.ipc.lines import Splitter
@@ -320,7 +320,7 @@ class Relay:
         elif self._is_welcome and not self._is_asked:
             self._is_asked = True
             with suppress(OSError):
-                self._hub.send(said(worker=True, client=self._front.client)[:-1])
+                self._hub.send(encode_line(worker=True, client=self._front.client)[:-1])
 
     def _receive_from_hub(self) -> None:
         assert self._hub is not None

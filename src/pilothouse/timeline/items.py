@@ -83,7 +83,7 @@ class _Maker:
             lane=lane,
             at=event.at - took,
             ended=event.at,
-            text=_told(event.name, facts),
+            text=_reported(event.name, facts),
             level=level_of(event.name, facts),
             name=event.name,
             keys=event.keys,
@@ -205,7 +205,7 @@ def _finish(item: TimelineItem, facts: Mapping[str, Any], closed: float) -> None
     item.failed = item.level in ("error", "warn")
 
 
-def _told(name: str, facts: Mapping[str, Any]) -> str:
+def _reported(name: str, facts: Mapping[str, Any]) -> str:
     """A moment's line, with the place in the code where it has one."""
     place = facts.get("stack") or {}
     place = place.get("original") or place

@@ -123,7 +123,7 @@ def picture(
     many, what belongs to `around` stays, then what went wrong, then what is nearest."""
     items = [item for item in whole.items if _is_wanted(item, lanes, around)]
     if around is None:
-        at = max((_told_until(item) for item in items), default=0.0)
+        at = max((_reported_until(item) for item in items), default=0.0)
         chain: set[str] = set()
         inside = items
     else:
@@ -147,7 +147,7 @@ def _is_wanted(item: TimelineItem, lanes: Collection[str], around: TimelineItem 
     return item.lane in lanes if lanes else item is around or item.kind not in ("call", "session")
 
 
-def _told_until(item: TimelineItem) -> float:
+def _reported_until(item: TimelineItem) -> float:
     return item.ended if item.ended < math.inf else item.at
 
 

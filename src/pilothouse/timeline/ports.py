@@ -56,5 +56,5 @@ class Watches(Protocol):
     async def remove(self, watch_id: str) -> Watch:
         """Raises WatchNotFound."""
 
-    def told(self, session_id: str | None = None) -> list[dict[str, Any]]:
+    def reported(self, session_id: str | None = None) -> list[dict[str, Any]]:
         """The watches as they stand, of all sessions or of one."""

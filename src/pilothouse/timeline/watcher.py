@@ -117,11 +117,11 @@ class Watchkeeper:
         self._tell(active.watch)
         return active.watch
 
-    def told(self, session_id: str | None = None) -> list[dict[str, Any]]:
+    def reported(self, session_id: str | None = None) -> list[dict[str, Any]]:
         self.judge()
         watches = [active.watch for active in self._active.values()]
         show = self._shower()
-        return [w.told(show) for w in watches if session_id in (None, w.session_id)]
+        return [w.reported(show) for w in watches if session_id in (None, w.session_id)]
 
     def take_news(self) -> list[dict[str, Any]]:
         """What no answer has told yet, each once."""

@@ -92,7 +92,7 @@ class HitTally:
         del self.distinct[least]
         return True
 
-    def told(self, show: Show) -> dict[str, Any]:
+    def reported(self, show: Show) -> dict[str, Any]:
         told: dict[str, Any] = {"count": self.count}
         if len(self.distinct) > 1:
             ranked = sorted(self.distinct.values(), key=lambda one: one[0].rank)
@@ -137,9 +137,9 @@ class Watch:
         self.ended = self.ended or f"its session has ended ({event.reason})"
         return True
 
-    def told(self, show: Show) -> dict[str, Any]:
+    def reported(self, show: Show) -> dict[str, Any]:
         told = {"id": self.id, "when": self.when, "since": iso(self.since)}
-        told |= self.fired.told(show)
+        told |= self.fired.reported(show)
         if self.session_id:
             told["sessionId"] = self.session_id
         if self.ended:
@@ -151,7 +151,7 @@ class Watch:
         if not self.news.count:
             return None
         news, self.news = self.news, HitTally()
-        return {"id": self.id, "when": self.when, **news.told(show)}
+        return {"id": self.id, "when": self.when, **news.reported(show)}
 
 
 def footer(news: Iterable[dict[str, Any]]) -> Story:
@@ -175,7 +175,7 @@ class Judge:
         self._condition = condition
         self._begun: dict[str, tuple[float, str, bool, str]] = {}
         """Request → when it was sent, what it asks for, whether it is being answered, its tab."""
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
         """Exchanges that have fired: browser and proxy both tell of one."""
 
     def judge(self, moment: Moment) -> Iterator[Hit]:
@@ -229,11 +229,11 @@ class Judge:
 
     def _is_new(self, keys: frozenset[str]) -> bool:
         shared = [key for key in keys if key.startswith(("exchange:", "packet:"))]
-        if any(key in self._told for key in shared):
+        if any(key in self._reported for key in shared):
             return False
-        self._told |= dict.fromkeys(shared)
-        while len(self._told) > _MOST_KEPT:
-            del self._told[next(iter(self._told))]
+        self._reported |= dict.fromkeys(shared)
+        while len(self._reported) > _MOST_KEPT:
+            del self._reported[next(iter(self._reported))]
         return True
 
     def _measured(self, moment: Moment, limit: float) -> Iterator[Hit]:

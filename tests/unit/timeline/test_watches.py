@@ -48,18 +48,18 @@ class Sources:
         self.timeline = self.written.timeline
         self.now = 0.0
         self.changed: list[str] = []
-        self.told = asyncio.Event()
+        self.reported = asyncio.Event()
         self.goings: asyncio.Queue[str] = asyncio.Queue()
 
     def tell(self, uri: str) -> None:
         self.changed.append(uri)
-        self.told.set()
+        self.reported.set()
 
     async def hears(self) -> None:
         """Wait for the next change."""
-        self.told.clear()
+        self.reported.clear()
         async with asyncio.timeout(GUARD_S):
-            await self.told.wait()
+            await self.reported.wait()
 
     def clock(self) -> float:
         return self.now
@@ -196,7 +196,7 @@ async def test_many_hits_are_told_as_one_and_only_once() -> None:
         (news,) = watchkeeper.take_news()
         assert news["count"] == 1
         assert "last" not in news
-        (told,) = watchkeeper.told()
+        (told,) = watchkeeper.reported()
         assert told["count"] == 501
 
 
@@ -218,8 +218,8 @@ async def test_it_is_pushed_without_being_asked() -> None:
         sources.written.console(2, "broken", target="FFEE00111")
         await sources.hears()
         assert sources.changed == [URI, f"{URI}/s1"]
-        assert watchkeeper.told("s1")[0]["first"]["key"] == "console:FFEE00/0"
-        assert watchkeeper.told("s2") == []
+        assert watchkeeper.reported("s1")[0]["first"]["key"] == "console:FFEE00/0"
+        assert watchkeeper.reported("s2") == []
 
 
 async def test_what_was_before_the_watch_does_not_fire_it() -> None:
@@ -269,7 +269,7 @@ async def test_an_element_that_goes_is_told_and_stands_on_the_timeline() -> None
         assert [moment.event.name for moment in sources.timeline] == ["ElementVanished"]
         sources.goings.put_nowait("")
         await sources.hears()
-        assert watchkeeper.told()[0]["ended"] == "its tab was closed"
+        assert watchkeeper.reported()[0]["ended"] == "its tab was closed"
 
 
 async def test_a_selector_that_the_page_refuses_leaves_no_watch() -> None:
@@ -277,7 +277,7 @@ async def test_a_selector_that_the_page_refuses_leaves_no_watch() -> None:
     async with keeping(sources) as watchkeeper:
         with pytest.raises(BadWatch):
             await add(watchkeeper, "selector gone #")
-        assert watchkeeper.told() == []
+        assert watchkeeper.reported() == []
 
 
 async def test_a_watch_that_is_removed_is_told_of_no_more() -> None:
@@ -331,7 +331,7 @@ async def test_a_watch_on_a_session_ends_with_it_and_says_so() -> None:
         other = await add(watchkeeper, "console.error", "s2")
         sources.changed.clear()
         sources.timeline.emit(SessionTerminated(at=5, session_id="s1", reason="manual"))
-        told = {one["id"]: one for one in watchkeeper.told()}
+        told = {one["id"]: one for one in watchkeeper.reported()}
         assert told[bound]["ended"] == "its session has ended (manual)"
         assert "ended" not in told[other]
         assert f"{URI}/s1" in sources.changed
@@ -342,4 +342,4 @@ async def test_a_session_that_has_ended_is_not_watched() -> None:
     async with keeping(sources) as watchkeeper:
         with pytest.raises(BrowserSessionNotFound, match="has ended"):
             await add(watchkeeper, "console.error", "over")
-        assert watchkeeper.told() == []
+        assert watchkeeper.reported() == []

@@ -144,7 +144,7 @@ async def undo(
         found = [one for turn in turns for one in turn.differing]
         if not force:
             can_force = any(turn.changes for turn in turns)
-            _must_be_same([one.told for one in found], _FORCE if can_force else _STAYS)
+            _must_be_same([one.reported for one in found], _FORCE if can_force else _STAYS)
         changes = gathered(tree, [change for turn in turns for change in turn.changes])
         entry = journal.begin(tool, session, len(changes), undone.id)
         done = await _carry_out(profile, entry, changes)

@@ -50,7 +50,7 @@ class Differing:
     """The step cannot be taken back at all."""
 
     @property
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         told = {"id": self.id, "title": self.title, "what": self.what}
         return told if self.blocks else {**told, "left": self.left, "now": self.now}
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
 
 
-_TOLD = ("id", "title", "url", "dateAdded")
+_REPORTED = ("id", "title", "url", "dateAdded")
 
 
 class _Under(BookmarkArgs):
@@ -58,9 +58,9 @@ async def bookmarks_under(peer: Peer, folder_id: str | None) -> list[Found]:
     return [(node, path) for node, path in found if "url" in node]
 
 
-def _told(found: Found, redactor: Redactor) -> dict[str, Any]:
+def _reported(found: Found, redactor: Redactor) -> dict[str, Any]:
     node, path = found
-    kept: Node = {name: node[name] for name in _TOLD if name in node}
+    kept: Node = {name: node[name] for name in _REPORTED if name in node}
     return {**masked(kept, redactor), "folder": redactor.text(format_path(path[:-1]))}
 
 
@@ -106,7 +106,7 @@ async def bookmark_find_duplicates(args: FindDuplicates, bookmarks: Bookmarks) -
             {
                 "keep": str(group.found[0][0]["id"]),
                 "remove": group.extra,
-                "bookmarks": [_told(one, bookmarks.redactor) for one in group.found],
+                "bookmarks": [_reported(one, bookmarks.redactor) for one in group.found],
             }
             for group in groups[: args.limit]
         ],
@@ -204,7 +204,7 @@ def _problem(found: Found, checked: Checked, redactor: Redactor) -> dict[str, An
         "leadsTo": redactor.url(checked.leads_to),
     }
     said = {name: value for name, value in more.items() if value}
-    return {**_told(found, redactor), "kind": checked.kind, **said}
+    return {**_reported(found, redactor), "kind": checked.kind, **said}
 
 
 TOOLS = (bookmark_find_duplicates, bookmark_check_links)

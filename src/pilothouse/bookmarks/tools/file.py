@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 MOST_INLINE = 200_000
 MOST_IMPORTED = 20_000
 _SHOWN = 20
-_TOLD_EACH = 100
+_REPORTED_EACH = 100
 """Thousands take longer than some clients wait for a sign of life."""
-_TOLD_WITHIN_S = 1.0
+_REPORTED_WITHIN_S = 1.0
 FOLDER = "Imported"
 
 
@@ -170,9 +170,9 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress
     changes: list[Change] = [*plan.made, *made] if made else []
 
     async def tell(done: int, total: int) -> None:
-        if done % _TOLD_EACH == 0 or done == total:
+        if done % _REPORTED_EACH == 0 or done == total:
             # A client that does not read must not keep others from changing bookmarks.
-            with move_on_after(_TOLD_WITHIN_S):
+            with move_on_after(_REPORTED_WITHIN_S):
                 await progress(done, total, "made")
 
     try:

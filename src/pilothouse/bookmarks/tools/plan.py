@@ -256,11 +256,11 @@ async def bookmark_journal(args: BookmarkJournal, bookmarks: Bookmarks) -> Journ
     """List what tools changed, and what of it can be undone."""
     entries = bookmarks.profile(args.profile).journal.entries
     found = [entry for entry in entries if entry.done or not entry.outcome]
-    shown = [_told(entry, bookmarks.session) for entry in found[: -args.limit - 1 : -1]]
+    shown = [_reported(entry, bookmarks.session) for entry in found[: -args.limit - 1 : -1]]
     return JournalShown(entries=bookmarks.redactor.texts(shown), total=len(found))
 
 
-def _told(entry: JournalEntry, session: str) -> dict[str, Any]:
+def _reported(entry: JournalEntry, session: str) -> dict[str, Any]:
     told = {
         "entry": entry.id,
         "at": iso(entry.at),

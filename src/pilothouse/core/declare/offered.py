@@ -27,7 +27,7 @@ class Words(str):
     __slots__ = ()
 
 
-def said(lines: Iterable[Line], tools: Collection[str]) -> str:
+def offered_text(lines: Iterable[Line], tools: Collection[str]) -> str:
     """The lines that name only tools which are served, their steps numbered."""
 
     def sayable(line: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import BaseModel
 
-from pilothouse.core.declare.offered import is_offered, said
+from pilothouse.core.declare.offered import is_offered, offered_text
 from pilothouse.core.declare.schema import input_schema
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Prompt:
 
     def text(self, args: BaseModel, tools: Collection[str]) -> str:
         """What it says where these tools are served."""
-        return said(self.lines(args), tools)
+        return offered_text(self.lines(args), tools)
 
     def completions(self, argument: str, begun: str) -> list[str]:
         """What a user may go on with, as far as that is a choice. Raises KeyError for a name that

@@ -49,7 +49,7 @@ SILENT_S = 1.0
 """A page that answers nothing for so long after that is not merely slow."""
 BEFORE_MS = 2_000
 BODIES = 3
-_TOLD = frozenset(
+_REPORTED = frozenset(
     {
         "StepFinished",
         "ServerLogged",
@@ -310,7 +310,7 @@ def tails(session: E2eSession) -> list[str]:
 def _line(session: E2eSession, moment: Moment, step: Step) -> str:
     """A moment of the timeline in a few words, with the time before the failure."""
     event = moment.event
-    if event.name not in _TOLD:
+    if event.name not in _REPORTED:
         return ""
     ago = f"{(event.at - step.ended_at) / 1000:+.1f} s"
     return f"{ago} {cut(session.mask(line_of(event.name, event.facts())), 160)}"

@@ -170,7 +170,7 @@ async def _event(tab: Tab, found: Callable[[dict[str, Any]], bool]) -> dict[str,
     """An event since the last answer: it may have come while the agent was thinking."""
     if tab.recording is None:
         raise _not_recorded()
-    event = await tab.recording.wait(tab.told_seq, found)
+    event = await tab.recording.wait(tab.reported_seq, found)
     shown = ("kind", "text", "url", "status", "method", "errorText", "requestId", "seq")
     return {name: event[name] for name in shown if event.get(name)}
 
@@ -193,7 +193,7 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
         raise _not_recorded()
     hot, seq = HotReload(), 0
     for event in tab.events(0):
-        if event["seq"] >= max(tab.told_seq, tab.hot_seq):
+        if event["seq"] >= max(tab.reported_seq, tab.hot_seq):
             break
         hot.feed(event)
         seq = event["seq"] + 1

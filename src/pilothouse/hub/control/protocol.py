@@ -38,7 +38,7 @@ class ControlProtocolError(ValueError):
     """What the peer said is not of this protocol."""
 
 
-def said(**word: object) -> bytes:
+def encode_line(**word: object) -> bytes:
     """A line of the protocol."""
     return json.dumps(word).encode() + b"\n"
 
@@ -64,7 +64,7 @@ class RelayHello(NamedTuple):
     cwd: str
 
     def line(self) -> bytes:
-        return said(hello=self._asdict())
+        return encode_line(hello=self._asdict())
 
 
 def parse_hello(given: object) -> RelayHello:
@@ -106,7 +106,7 @@ def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[
             link.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             return None
-        link.sendall(said(**word))
+        link.sendall(encode_line(**word))
         lines = LineBuffer()
         while data := link.recv(1 << 16):
             for answer in lines.take(data):

@@ -17,8 +17,8 @@ from pilothouse.hub.control.protocol import (
     ControlProtocolError,
     RelayHello,
     decode_line,
+    encode_line,
     parse_hello,
-    said,
 )
 from pilothouse.hub.model import GatewayFault, Key, SessionRecord, WorkerStartFailed
 from pilothouse.ipc.local_socket import listen_at, peer_uid
@@ -214,7 +214,7 @@ class Visitor:
 
     def say(self, **word: object) -> None:
         if not self._writer.is_closing():
-            self._writer.write(said(**word))
+            self._writer.write(encode_line(**word))
 
     async def receive(self, word: dict[str, Any]) -> None:
         """Raises ControlProtocolError."""

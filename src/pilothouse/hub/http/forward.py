@@ -97,11 +97,11 @@ class Forwarder:
         self._relay = relay
         self._greetings = greetings
         self._traffic = traffic
-        self._untold: set[Key] = set()
+        self._unreported: set[Key] = set()
         """Whose worker was replaced, and who has not been told so yet."""
 
     def forget(self, key: Key) -> None:
-        self._untold.discard(key)
+        self._unreported.discard(key)
 
     async def forward(
         self, call: Call, record: SessionRecord, template: Template, *, greets: bool = False
@@ -175,7 +175,7 @@ class Forwarder:
     ) -> bool:
         worker = lease.worker
         if lease.is_fresh:
-            self._untold.add(record.key)
+            self._unreported.add(record.key)
         try:
             session = await self._greetings.greet(record, worker) if greets else ""
             sink = self._sink(call, record, template)
@@ -184,7 +184,7 @@ class Forwarder:
             if not await self._exchange(call, worker.address, record, session, sink):
                 # It knows this session no more, and has lost what belonged to it.
                 self._greetings.forget(record)
-                self._untold.add(record.key)
+                self._unreported.add(record.key)
                 session = await self._greetings.greet(record, worker)
                 sink = self._sink(call, record, template)
                 await self._exchange(call, worker.address, record, session, sink)
@@ -210,9 +210,9 @@ class Forwarder:
         # All others are found without a name; those with a session of their own by that alone.
         naming = {"handle": template.minting | template.naming, "session": _NO_TOOLS}
         names = calls_one_of(call.message, naming.get(record.key.kind, template.minting))
-        if not names and record.key not in self._untold:
+        if not names and record.key not in self._unreported:
             return Passing(call.client, call.head, public)
-        notice = RESET if record.key in self._untold else ""
+        notice = RESET if record.key in self._unreported else ""
         return Tapped(call.client, call.head, public, call.id, ResultReader(notice))
 
     async def _exchange(
@@ -228,7 +228,7 @@ class Forwarder:
                 await self._registry.bind(name, record.key)
                 call.has_named = True
             if whole:
-                self._untold.discard(record.key)
+                self._unreported.discard(record.key)
         sink.finish(whole=whole, lost=b"" if whole else error_text(call.id, -32603, LOST))
         return True
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.declare.listing import Listing
-from pilothouse.core.declare.offered import is_offered, said
+from pilothouse.core.declare.offered import is_offered, offered_text
 from pilothouse.hub.http.replies import (
     INVALID_PARAMS,
     JSON,
@@ -132,7 +132,7 @@ def builtin_template(
 
     names = {listing.name for listing in tools}
     offered = {name for name, needs in manifest["prompts"].items() if is_offered(needs, names)}
-    instructions = said(manifest["instructions"], names)
+    instructions = offered_text(manifest["instructions"], names)
 
     def results(era: str) -> dict[str, Any]:
         kept = {m: result for m, result in manifest[era].items() if m not in left_to_worker}

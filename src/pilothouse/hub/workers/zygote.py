@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 LONGEST = 4 << 20
 """Of a line, in bytes."""
 _LINE = 1 << 16
-_TOLD = 4_000
+_REPORTED = 4_000
 """Characters of a failure that the hub hears of; the log has all of it."""
 _PR_SET_PDEATHSIG = 1
 _READY, _FAILED = b"+", b"-"
@@ -108,7 +108,7 @@ class ZygoteLink:
         self._say(_READY)
 
     def failed(self, why: str) -> None:
-        self._say(_FAILED + why[-_TOLD:].encode(errors="replace"))
+        self._say(_FAILED + why[-_REPORTED:].encode(errors="replace"))
 
     def _say(self, word: bytes) -> None:
         with suppress(OSError):  # a parent that has died is noticed elsewhere

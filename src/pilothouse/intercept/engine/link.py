@@ -88,11 +88,11 @@ class EngineLink:
         try:
             answer["result"] = await do(request["do"], request["args"])
         except Fault as fault:
-            answer["error"] = _told(fault)
+            answer["error"] = _reported(fault)
         except Exception as error:
             logger.exception("%s failed", request["do"])
             reason = f"{type(error).__name__}: {error}"
-            answer["error"] = _told(Internal(f"{request['do']} failed in the proxy: {reason}"))
+            answer["error"] = _reported(Internal(f"{request['do']} failed in the proxy: {reason}"))
         if not self._writer.is_closing():
             self._send(answer)
 
@@ -115,7 +115,7 @@ def _request(line: bytes) -> dict[str, Any] | None:
     return request if is_one else None
 
 
-def _told(fault: Fault) -> dict[str, Any]:
+def _reported(fault: Fault) -> dict[str, Any]:
     return {
         "code": fault.code,
         "message": fault.message,

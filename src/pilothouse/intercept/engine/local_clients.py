@@ -47,7 +47,7 @@ class LocalClients:
         """Those that have to show the token."""
         self._tunnels: WeakSet[Client] = WeakSet()
         """Those that have one."""
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         """Ports of which it was logged that somebody was refused."""
 
     def client_connected(self, client: Client) -> None:
@@ -65,8 +65,8 @@ class LocalClients:
         client.error = None
 
     def _tell(self, listener: Listener, caller: Caller) -> None:
-        if listener.port not in self._told:
-            self._told.add(listener.port)
+        if listener.port not in self._reported:
+            self._reported.add(listener.port)
             who = "a process of another user" if caller is Caller.OTHER else "somebody unknown"
             logger.warning("closed a connection of %s to port %s", who, listener.port)
 

@@ -73,7 +73,7 @@ def explained(text: str) -> dict[str, Any]:
 def _tree(node: Node) -> dict[str, Any]:
     if isinstance(node, And | Or):
         return {"all" if isinstance(node, And) else "any": [_tree(part) for part in node.parts]}
-    return {"column": node.column, "operator": node.operator, "value": _told(node)}
+    return {"column": node.column, "operator": node.operator, "value": _reported(node)}
 
 
 def _planned(plan: QueryPlan) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _literals(lookup: Lookup | Lookups) -> list[str]:
 
 
 def _sentence(node: Compare) -> str:
-    shown = _told(node)
+    shown = _reported(node)
     if COLUMNS[node.column] == "content":
         verb = {"==": "contains", "!=": "does not contain"}.get(
             node.operator, _WORDS[node.operator]
@@ -124,7 +124,7 @@ def _sentence(node: Compare) -> str:
     return f"{node.column} of either packet {_WORDS[node.operator]} {shown}"
 
 
-def _told(node: Compare) -> str | int | bool:
+def _reported(node: Compare) -> str | int | bool:
     kind = COLUMNS[node.column]
     if kind == "boolean":
         return bool(node.value)

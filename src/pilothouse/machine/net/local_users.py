@@ -16,7 +16,7 @@ from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from pilothouse.machine.net.socket_owner import SocketEnd, Untold, owner_of, plain
+from pilothouse.machine.net.socket_owner import OwnerUnknown, SocketEnd, owner_of, plain
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,7 +58,7 @@ def caller_at(
         return Caller.OWN if is_of_own_process(there, our_end) else Caller.OTHER
     try:
         owner = owner_of(there, our_end, transport)
-    except Untold:
+    except OwnerUnknown:
         return Caller.UNKNOWN
     if owner is None or not owner.inode:
         return Caller.OTHER

@@ -53,7 +53,7 @@ class SocketOwner:
     """0: no process holds the socket any more, and the kernel shows it as root's."""
 
 
-class Untold(Exception):
+class OwnerUnknown(Exception):
     """This system does not tell who owns a socket."""
 
 
@@ -65,7 +65,7 @@ def owner_of(
     A UDP socket need not be connected: it is found by `local` alone.
 
     Raises:
-        Untold: neither netlink nor /proc answers.
+        OwnerUnknown: neither netlink nor /proc answers.
     """
     local, remote = _same_family(local, remote)
     if netlink_answers():
@@ -158,7 +158,7 @@ def _question(local: SocketEnd, remote: SocketEnd, transport: Transport) -> byte
 def owner_in_proc(
     local: SocketEnd, remote: SocketEnd, transport: Transport = "tcp"
 ) -> SocketOwner | None:
-    """Return what `owner_of` returns, read from /proc. Raises Untold where that cannot be read."""
+    """Return what `owner_of` returns, read from /proc. Raises OwnerUnknown if that is closed."""
     is_readable = False
     for version in ("", "6"):  # a socket for IPv6 may be connected to an IPv4 address
         with suppress(OSError), open(f"/proc/net/{transport}{version}", encoding="ascii") as table:
@@ -174,7 +174,7 @@ def owner_in_proc(
                 if other == remote or (transport == "udp" and other.port == 0):
                     return SocketOwner(int(words[7]), int(words[9]))
     if not is_readable:
-        raise Untold("neither netlink nor /proc/net tells who owns a socket")
+        raise OwnerUnknown("neither netlink nor /proc/net tells who owns a socket")
     return None
 
 

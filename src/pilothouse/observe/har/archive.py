@@ -47,7 +47,7 @@ def har(
     pages = recording.used_pages()
     for place, page in enumerate(pages, 1):
         page.id = f"page_{place}"
-    told = [exchange for exchange in recording.exchanges if exchange.said("url")]
+    told = [exchange for exchange in recording.exchanges if exchange.reported("url")]
     entries = [writer.entry(exchange) for exchange in told]
     entries.sort(key=lambda entry: str(entry["startedDateTime"]))
     log = {
@@ -95,7 +95,7 @@ class _Exchange:
     def is_socket(self) -> bool:
         return self.first.get("kind") == "websocket"
 
-    def said(self, name: str) -> Any:
+    def reported(self, name: str) -> Any:
         """What the first event that knows it says."""
         events = (self.request, self.response, self.end, self.failure, self.first)
         return next((event[name] for event in events if event and event.get(name)), None)
@@ -201,13 +201,13 @@ class _Writer:
         # An answer that the browser refused to hand on is told with its failure.
         sent, answer = exchange.request or {}, exchange.response or exchange.failure or {}
         started = iso(self._started(exchange))
-        method = str(exchange.said("method") or "GET")
+        method = str(exchange.reported("method") or "GET")
         has_body = not (exchange.is_superseded or exchange.is_socket)
         phases, total = self._timings(exchange)
         outcome = self._outcome(exchange)
         response = message.response(
             answer,
-            exchange.said("status"),
+            exchange.reported("status"),
             self.body_of(exchange.request_id) if has_body else None,
             (exchange.end or {}).get("encodedDataLength"),
             self.redactor,
@@ -219,7 +219,7 @@ class _Writer:
             "startedDateTime": started,
             "time": total,
             "request": message.request(
-                sent, answer, str(exchange.said("url") or ""), method, self.redactor
+                sent, answer, str(exchange.reported("url") or ""), method, self.redactor
             ),
             "response": response,
             "cache": message.cache(answer, started, self.redactor),
@@ -254,15 +254,15 @@ class _Writer:
 
     def _origin(self, exchange: _Exchange) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        resource_type = "websocket" if exchange.is_socket else exchange.said("resourceType")
+        resource_type = "websocket" if exchange.is_socket else exchange.reported("resourceType")
         if resource_type:
             made["_resourceType"] = str(resource_type).lower()
-        if initiator := exchange.said("initiator"):
+        if initiator := exchange.reported("initiator"):
             made["_initiator"] = {"type": str(initiator), **self._place(exchange.request or {})}
-        if priority := exchange.said("priority"):
+        if priority := exchange.reported("priority"):
             made["_priority"] = str(priority)
         for name in ("fromServiceWorker", "fromDiskCache"):
-            if exchange.said(name):
+            if exchange.reported(name):
                 made[f"_{name}"] = True
         return made
 
@@ -293,7 +293,7 @@ class _Writer:
         lacks_answer = exchange.response is None and exchange.end is not None
         if exchange.request is None or (lacks_answer and exchange.failure is None):
             made["_incomplete"] = True
-        if not exchange.said("method") and not exchange.is_socket:
+        if not exchange.reported("method") and not exchange.is_socket:
             made["comment"] = "it was sent before it was recorded: GET is a guess"
         return made
 

@@ -37,8 +37,8 @@ class RequestFacts:
     """The hop before, as long as something may still be told of it."""
     has_extra: bool | None = None
     """Whether the network tells of it; None while that is not known."""
-    is_sent_told: bool = False
-    is_answer_told: bool = False
+    is_sent_reported: bool = False
+    is_answer_reported: bool = False
     sent_seq: int = NOT_KEPT
     answer_seq: int = NOT_KEPT
     """Seq of its response, or of its failure where none came."""
@@ -61,8 +61,8 @@ class RequestFacts:
 def place_sent(request: RequestFacts, facts: Facts, amend: Callable[[int, Facts], None]) -> bool:
     """Put what was really sent into the event of its hop; whether there is one."""
     for hop in request.hops() if request.before else (request,):
-        if hop.has_extra is not False and not hop.is_sent_told:
-            hop.is_sent_told = True
+        if hop.has_extra is not False and not hop.is_sent_reported:
+            hop.is_sent_reported = True
             amend(hop.sent_seq, facts)
             return True
     return False
@@ -72,8 +72,8 @@ def place_answer(request: RequestFacts, facts: Facts, amend: Callable[[int, Fact
     """Put what really came back into the event of its hop, or keep it until that comes; whether
     there is such a hop."""
     for hop in request.hops() if request.before else (request,):
-        if hop.has_extra is not False and not hop.is_answer_told:
-            hop.is_answer_told = True
+        if hop.has_extra is not False and not hop.is_answer_reported:
+            hop.is_answer_reported = True
             if hop.answer_seq == NOT_KEPT:
                 hop.waiting = facts
             else:

@@ -127,7 +127,7 @@ class NetworkNormalizer:
     ) -> dict[str, Any]:
         """Tell of the answer that led to the request at hand."""
         method = before.method if before else ""
-        told = self._told_response(redirect, params["requestId"], method, hop)
+        told = self._reported_response(redirect, params["requestId"], method, hop)
         told |= {"redirect": True, "cdpTime": params.get("timestamp")}
         if before is None:
             return told
@@ -144,10 +144,10 @@ class NetworkNormalizer:
             if "statusCode" in params:
                 if not place_answer(known, answer_facts(params), self._amend):
                     later.append(params)
-            elif known.is_sent_told:
+            elif known.is_sent_reported:
                 later.append(params)
             else:
-                known.is_sent_told = True
+                known.is_sent_reported = True
                 sent = merged(sent, sent_facts(params))
         if later:
             self._early[request_id] = later
@@ -183,12 +183,12 @@ class NetworkNormalizer:
             known.status = int(response.get("status", 0))
             known.from_worker = bool(response.get("fromServiceWorker"))
         method = known.method if known else ""
-        told = self._told_response(response, request_id, method, known.hop if known else 0)
+        told = self._reported_response(response, request_id, method, known.hop if known else 0)
         told["resourceType"] = params.get("type")
         told["cdpTime"] = params.get("timestamp")
         return [_with_waiting(told, known) if known is not None else told]
 
-    def _told_response(
+    def _reported_response(
         self, response: Params, request_id: str, method: str, hop: int
     ) -> dict[str, Any]:
         address = response.get("remoteIPAddress")

@@ -36,7 +36,7 @@ class _Found(NamedTuple):
     url: str
 
 
-def _told(found: _Found, line: int, column: int) -> dict[str, Any] | None:
+def _reported(found: _Found, line: int, column: int) -> dict[str, Any] | None:
     """Raises ValueError when the map turns out to be broken where it is read."""
     place = found.map.original(line, column)
     if place is None:
@@ -100,7 +100,7 @@ class Mapper:
             async with asyncio.timeout(ENABLE_S):
                 found = await asyncio.shield(self._map(url))
                 # In a thread: a hostile map can take seconds to read.
-                told = await asyncio.to_thread(_told, found, line, column) if found else None
+                told = await asyncio.to_thread(_reported, found, line, column) if found else None
         except (TimeoutError, ValueError):
             return None
         if len(self._places) >= MAX_PLACES:

@@ -80,10 +80,10 @@ async def _tell_places(observation: Observation, event: dict[str, Any]) -> None:
     await mapper.ready({place.get("url") or "" for place in named})
     originals = [await mapper.original(place) for place in named]
 
-    def told(known: dict[str, Any]) -> dict[str, Any]:
+    def with_originals(known: dict[str, Any]) -> dict[str, Any]:
         for place, original in zip(places(known), originals, strict=True):
             place["original"] = original
         return known
 
     if any(originals):
-        observation.amend(event["seq"], told)
+        observation.amend(event["seq"], with_originals)

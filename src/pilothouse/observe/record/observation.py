@@ -110,7 +110,7 @@ class Observation:
         """Time of the newest line that is kept, but no more among those."""
         self._repeated: frozenset[float] = frozenset()
         self._repeated_until = self._attached_until = 0.0
-        self.normalizer = Normalizer(lambda: self.filters.max_body_bytes, self._told_by_network)
+        self.normalizer = Normalizer(lambda: self.filters.max_body_bytes, self._reported_by_network)
         self._page_seq = -1
         """Seq of the newest navigation."""
         if self.keep is None:
@@ -232,7 +232,7 @@ class Observation:
         if self.keep is not None:
             self.keep.append(self.target_id, seq, seen, self._last_line)
 
-    def _told_by_network(self, seq: int, facts: dict[str, Any]) -> None:
+    def _reported_by_network(self, seq: int, facts: dict[str, Any]) -> None:
         self.amend(seq, lambda event: merged(event, facts))
 
     def loaded(self, name: str, at: float) -> None:

@@ -31,7 +31,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from pilothouse import __version__
 from pilothouse.core.declare.faults import Fault
-from pilothouse.core.declare.offered import said
+from pilothouse.core.declare.offered import offered_text
 from pilothouse.server.call import parse_args
 from pilothouse.server.instructions import INSTRUCTIONS
 from pilothouse.server.mcp.sdk_bypass import LEAST
@@ -66,7 +66,7 @@ def build_server(runtime: Runtime, bypass: SdkBypass | None = None) -> Server[An
         "pilothouse",
         version=__version__,
         title="Pilothouse",
-        instructions=said(INSTRUCTIONS, runtime.listings),
+        instructions=offered_text(INSTRUCTIONS, runtime.listings),
         cache_hints={
             "tools/list": fixed,
             "prompts/list": fixed,
@@ -218,10 +218,10 @@ class Handlers:
         except Fault as fault:
             message = f"{fault.message}; {fault.hint}"
             raise MCPError(types.INVALID_PARAMS, message, fault.details) from None
-        said = types.TextContent(text=prompt.text(args, self._runtime.listings))
+        offered_text = types.TextContent(text=prompt.text(args, self._runtime.listings))
         return types.GetPromptResult(
             description=prompt.description,
-            messages=[types.PromptMessage(role="user", content=said)],
+            messages=[types.PromptMessage(role="user", content=offered_text)],
         )
 
     async def complete(

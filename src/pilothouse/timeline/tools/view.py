@@ -184,13 +184,13 @@ def _shown(seen: Picture, moments: Moments) -> ShownTimeline:
     return ShownTimeline(
         around=seen.around.key if seen.around else "",
         at=iso(seen.at if seen.items else moments.clock()),
-        moments=[_told(item, seen.links, seen.at, moments) for item in seen.items],
+        moments=[_reported(item, seen.links, seen.at, moments) for item in seen.items],
         left_out={str(lane): number for lane, number in seen.left_out.items()},
         dropped=moments.timeline.dropped(),
     )
 
 
-def _told(item: TimelineItem, links: list[ItemLink], at: float, moments: Moments) -> ShownItem:
+def _reported(item: TimelineItem, links: list[ItemLink], at: float, moments: Moments) -> ShownItem:
     return ShownItem(
         key=item.key,
         lane=item.lane,
@@ -266,6 +266,6 @@ async def causes(args: CausesArgs, moments: Moments) -> Causes:
         of=item.key,
         root=chain.items[0].key,
         certain=not any(link.is_guess for link in chain.links),
-        chain=[_told(one, chain.links, item.at, moments) for one in chain.items],
-        near=[_told(one, [], item.at, moments) for one in chain.near],
+        chain=[_reported(one, chain.links, item.at, moments) for one in chain.items],
+        near=[_reported(one, [], item.at, moments) for one in chain.near],
     )

@@ -74,7 +74,7 @@ async def watch(args: WatchArgs, watches: Watches) -> WatchList:
             raise _missing("id", "the id of a watch, such as w1")
         touched = (await watches.remove(args.id)).id
     uri = f"{WATCHES_URI}/{args.session_id}" if args.session_id else WATCHES_URI
-    return WatchList(id=touched, uri=uri, watches=watches.told())
+    return WatchList(id=touched, uri=uri, watches=watches.reported())
 
 
 def _missing(field: str, expected: str) -> InvalidInput:
@@ -90,10 +90,10 @@ def _missing(field: str, expected: str) -> InvalidInput:
 @resource(TIMELINE, WATCHES_URI)
 async def watches(watches: Watches) -> str:
     """The standing watches of this agent: how often each fired, on what, first and last."""
-    return visible_json({"watches": watches.told()})
+    return visible_json({"watches": watches.reported()})
 
 
 @resource(TIMELINE, f"{WATCHES_URI}/{{sessionId}}")
 async def session_watches(sessionId: str, watches: Watches) -> str:  # as in the URI
     """The standing watches of one browser session."""
-    return visible_json({"watches": watches.told(sessionId)})
+    return visible_json({"watches": watches.reported(sessionId)})

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from pilothouse.core.declare.offered import Words, calls_in, is_offered, said
+from pilothouse.core.declare.offered import Words, calls_in, is_offered, offered_text
 
 
 def test_a_line_that_names_a_tool_which_is_not_served_is_left_out() -> None:
     lines = ["Begin.", "Use `find`.", "Use `find`, then `click`.", "End."]
-    assert said(lines, {"find"}) == "Begin.\nUse `find`.\nEnd."
+    assert offered_text(lines, {"find"}) == "Begin.\nUse `find`.\nEnd."
 
 
 def test_of_several_lines_the_first_that_can_be_said_is() -> None:
     lines = [("Both `a` and `b`.", "Only `a`.", "Neither."), ("Only `b`.",)]
-    assert said(lines, {"a", "b"}) == "Both `a` and `b`.\nOnly `b`."
-    assert said(lines, {"a"}) == "Only `a`."
-    assert said(lines, ()) == "Neither."
+    assert offered_text(lines, {"a", "b"}) == "Both `a` and `b`.\nOnly `b`."
+    assert offered_text(lines, {"a"}) == "Only `a`."
+    assert offered_text(lines, ()) == "Neither."
 
 
 def test_lists_from_a_file_are_read_like_tuples() -> None:
-    assert said([["Use `a`.", "Nothing."]], {"b"}) == "Nothing."
+    assert offered_text([["Use `a`.", "Nothing."]], {"b"}) == "Nothing."
 
 
 def test_steps_are_numbered_without_a_gap() -> None:
     lines = ["Do this:", "1. one", "1. `gone`", "   more", "1. two"]
-    assert said(lines, ()) == "Do this:\n1. one\n   more\n2. two"
+    assert offered_text(lines, ()) == "Do this:\n1. one\n   more\n2. two"
 
 
 @pytest.mark.parametrize("typed", ["`rm`", "1. `x`", "`find {}`", "a ` b"])
 def test_what_a_user_typed_is_never_left_out(typed: str) -> None:
-    assert said([Words(f"Look at: {typed}")], ()) == f"Look at: {typed}"
+    assert offered_text([Words(f"Look at: {typed}")], ()) == f"Look at: {typed}"
 
 
 def test_calls_are_found_with_their_arguments() -> None:

@@ -133,7 +133,7 @@ def test_where_netlink_is_refused_proc_is_read_and_without_both_nobody_is_known(
         assert caller_at(*ends) is Caller.OWN
 
         def untold(*_: object) -> None:
-            raise socket_owner.Untold
+            raise socket_owner.OwnerUnknown
 
         monkeypatch.setattr(socket_owner, "owner_in_proc", untold)
         assert caller_at(*ends) is Caller.UNKNOWN

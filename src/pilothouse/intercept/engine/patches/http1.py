@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _INTERIM = re.compile(rb"HTTP/1\.\d (?!101)1\d\d\b")
 _WHOLE_ADDRESS = re.compile(rb"([!-~]+ [A-Za-z]+://[!-.0-~]+)/(\S*)( [!-~]+)")
-_TOLD = 300
+_REPORTED = 300
 """Characters of what a client sent instead of a request."""
 _LAST_CHUNK = b"0\r\n\r\n"
 _TRAILERS = {
@@ -128,7 +128,7 @@ def _told(read_headers: _Step) -> _Step:
         for command in read_headers(self, event):
             if isinstance(command, commands.Log) and not isinstance(event, events.ConnectionClosed):
                 command.level = logging.WARNING
-                command.message = f"no HTTP request, refused: {command.message[:_TOLD]}"
+                command.message = f"no HTTP request, refused: {command.message[:_REPORTED]}"
             yield command
 
     return read
