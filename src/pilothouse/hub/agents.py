@@ -45,20 +45,20 @@ class HubShowing:
 
     async def overview(self) -> dict[str, Any]:
         peers = self._services.peers()
-        told = await asyncio.gather(*(self._ask_agents(guest) for guest in peers.values()))
+        told = await asyncio.gather(*(self._ask_agents(peer) for peer in peers.values()))
         self._last = dict(zip(peers, told, strict=True))
         listed = {one["id"]: one for seat in self._hub.seats() for one in self._agents(seat)}
         self._remember_ended(listed)
         ended = [agent for _, agent in self._ended.values()]
         return {**self._frame(), "sessions": [*listed.values(), *ended]}
 
-    async def _ask_agents(self, guest: WorkerPeer) -> list[dict[str, Any]]:
+    async def _ask_agents(self, peer: WorkerPeer) -> list[dict[str, Any]]:
         try:
             async with asyncio.timeout(OVERVIEW_S):
-                told: list[dict[str, Any]] = await guest.show("agents")
+                told: list[dict[str, Any]] = await peer.show("agents")
                 return told
         except (LineLost, ServiceBroke, TimeoutError):
-            return self._last.get(guest.session, [])
+            return self._last.get(peer.session, [])
 
     def _agents(self, seat: Seat) -> list[dict[str, Any]]:
         """The agent of a seat; in one worker there may be several, though there seldom are."""
@@ -101,11 +101,11 @@ class HubShowing:
 
     async def _ask(self, agent: str, what: str, **given: Any) -> Any:
         worker, _, part = agent.partition(PART)
-        guest = self._services.peers().get(worker)
-        if guest is None:
+        peer = self._services.peers().get(worker)
+        if peer is None:
             raise no_such_agent(agent)
         try:
-            return await guest.show(what, agent=part, **given)
+            return await peer.show(what, agent=part, **given)
         except LineLost:
             raise no_such_agent(agent) from None
 

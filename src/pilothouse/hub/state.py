@@ -83,7 +83,7 @@ class Hub:
             pool: Of their workers.
             kind: Of all workers.
             pages: Where everything that is no MCP is served.
-            doorkeeper: Judges Host and Origin.
+            origin_policy: Judges Host and Origin.
             clock: The registry's.
             report: Is told of what should never happen.
             authenticate: Knows the callers, if they must be known.

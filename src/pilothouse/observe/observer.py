@@ -70,7 +70,7 @@ class Observatory:
         """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring.
 
         `debug_port` gives the port of an e2e session of this agent, `foreign_ports` those of
-        other agents' sessions. Floods of events wait for calls by `precedence`.
+        other agents' sessions. Floods of events wait for calls by `priority`.
         """
         self._debug_port = debug_port
         self._keep = keep

@@ -29,12 +29,12 @@ def session_in(folder: Path) -> E2eSession:
 
 
 def read(session: E2eSession, name: str) -> bytes:
-    class Helm:
+    class NoSessions:
         def find(self, _: str) -> E2eSession:
             return session
 
     async def asked() -> str | bytes:
-        return await artifact.reader(sessionId="id", name=name, sessions=Helm())
+        return await artifact.reader(sessionId="id", name=name, sessions=NoSessions())
 
     return cast("bytes", asyncio.run(asked()))
 

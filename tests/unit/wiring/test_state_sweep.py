@@ -411,9 +411,9 @@ def test_a_wrapped_server_whose_supervisor_holds_no_lock_is_known_by_its_socket(
 ) -> None:
     folder, logs = wrapped
     monkeypatch.chdir(folder)
-    with closing(socket.socket(socket.AF_UNIX)) as keeper:
-        keeper.bind("socket")
-        keeper.listen()
+    with closing(socket.socket(socket.AF_UNIX)) as supervisor:
+        supervisor.bind("socket")
+        supervisor.listen()
         aged(folder / "socket", 9)
         aged(folder / "last.json", 9)
         assert swept(home).removed == []

@@ -59,7 +59,7 @@ WARM_UP_S = 0.2
 
 
 def build_server(runtime: Runtime, bypass: SdkBypass | None = None) -> Server[Any]:
-    """An SDK server whose handlers answer from the runtime; `parcels` if its wire delivers them."""
+    """An SDK server whose handlers answer from the runtime; `bypass` if its wire has one."""
     handlers = Handlers(runtime, bypass)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
     server: Server[Any] = _Server(

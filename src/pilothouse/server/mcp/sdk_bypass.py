@@ -1,7 +1,7 @@
 """Large answers on their way round the SDK.
 
 The SDK copies, checks and encodes a result three times; for a page of events that is half of what
-a read costs. A large answer therefore travels as a parcel: the SDK carries its ticket, and the
+a read costs. A large answer therefore travels beside it: the SDK carries its ticket, and the
 writer of the wire puts the content, which was encoded once, in the ticket's place.
 """
 

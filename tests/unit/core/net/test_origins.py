@@ -80,16 +80,16 @@ def test_the_public_host_is_admitted_beside_the_local_ones() -> None:
 
 
 def test_a_public_url_may_be_written_in_capitals() -> None:
-    keeper = OriginPolicy(public_url="https://Pilot.Example")
-    assert keeper.admits_host("pilot.example")
-    assert keeper.admits_origin("https://pilot.example", "pilot.example")
+    policy = OriginPolicy(public_url="https://Pilot.Example")
+    assert policy.admits_host("pilot.example")
+    assert policy.admits_origin("https://pilot.example", "pilot.example")
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
 def test_the_default_port_of_the_public_url_may_be_left_out(scheme: str, port: int) -> None:
-    keeper = OriginPolicy(public_url=f"{scheme}://pilot.example:{port}")
-    assert keeper.admits_host("pilot.example"), "clients leave the default port out of Host"
-    assert keeper.admits_origin(f"{scheme}://pilot.example", "pilot.example")
+    policy = OriginPolicy(public_url=f"{scheme}://pilot.example:{port}")
+    assert policy.admits_host("pilot.example"), "clients leave the default port out of Host"
+    assert policy.admits_origin(f"{scheme}://pilot.example", "pilot.example")
 
 
 def test_no_origin_is_no_page_and_is_admitted() -> None:
@@ -196,13 +196,13 @@ def test_the_public_origin_is_admitted_with_its_own_scheme_only(
 
 
 def test_sites_that_the_user_named_are_admitted_and_no_others() -> None:
-    keeper = OriginPolicy(extra_origins=frozenset({"http://localhost:6274"}))
-    assert keeper.admits_origin("http://localhost:6274", HOST)
-    assert keeper.admits_origin("http://LOCALHOST:6274", HOST)
-    assert not keeper.admits_origin("https://localhost:6274", HOST)
-    assert not keeper.admits_origin("http://localhost:62740", HOST)
+    policy = OriginPolicy(extra_origins=frozenset({"http://localhost:6274"}))
+    assert policy.admits_origin("http://localhost:6274", HOST)
+    assert policy.admits_origin("http://LOCALHOST:6274", HOST)
+    assert not policy.admits_origin("https://localhost:6274", HOST)
+    assert not policy.admits_origin("http://localhost:62740", HOST)
 
 
 def test_a_site_named_in_capitals_is_the_same_site() -> None:
-    keeper = OriginPolicy(extra_origins=frozenset({"http://LocalHost:6274"}))
-    assert keeper.admits_origin("http://localhost:6274", HOST)
+    policy = OriginPolicy(extra_origins=frozenset({"http://LocalHost:6274"}))
+    assert policy.admits_origin("http://localhost:6274", HOST)
