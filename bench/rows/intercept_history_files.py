@@ -39,6 +39,7 @@ def filled(packets: int) -> Path:
 
     folder = Path(mkdtemp(prefix="pilothouse-history-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "home").mkdir(mode=0o700)  # one that is open to others is refused
     connection, _ = file.open_file(history_of(folder), lambda: 0.0)
     connection.execute("PRAGMA synchronous=OFF")
     _fill(connection, packets)
