@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.declare.faults import Fault
@@ -36,10 +36,12 @@ class AgentInterceptor:
         given = self.filled_token if token is ABSENT else token
         self.proxy.admit(given, self.who, writes=writes)
 
+    async def admit_to_history(self, token: str | None) -> str:
+        await self.admit(token)
+        return await self.proxy.trouble()
+
     async def history(self, ask: HistoryAsk) -> HistoryPage:
-        page = await asyncio.to_thread(self.proxy.reader.page, ask)
-        trouble = await self.proxy.trouble()
-        return replace(page, warning="; ".join(filter(None, (page.warning, trouble))))
+        return await asyncio.to_thread(self.proxy.reader.page, ask)
 
     async def detail(self, packet_id: int) -> Detail:
         return await asyncio.to_thread(self.proxy.reader.detail, packet_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import sys
@@ -92,6 +93,12 @@ class EngineProcess:
         return self._running is not None and self._running.is_alive
 
     @property
+    def silent_s(self) -> float:
+        """Seconds since it last said anything; without end for one that does not run."""
+        running = self._running
+        return time.monotonic() - running.heard_at if running else math.inf
+
+    @property
     def pid(self) -> int | None:
         return self._running.child.pid if self._running and self._running.is_alive else None
 
@@ -167,7 +174,7 @@ class _Process:
         on_event: OnEvent,
     ) -> None:
         self.child = child
-        self.since = time.monotonic()
+        self.since = self.heard_at = time.monotonic()
         self.on_death: Callable[[_Process], None] | None = None
         self._reader = reader
         self._writer = writer
@@ -302,9 +309,10 @@ class _Process:
         self._bury()
 
     def _take(self, message: dict[str, Any]) -> None:
+        self.heard_at = time.monotonic()
         if message.get("event") == "ready":
             self._ready.set()
-        elif "event" in message:
+        if "event" in message:
             self._on_event(message)
         elif (answer := self._waiting.get(message["id"])) and not answer.done():
             if error := message.get("error"):

@@ -1,13 +1,17 @@
 """The intercepting proxy of the hub, as a worker reaches it (intercept/hub_server.py is the other
 end).
 
-What belongs to the agent stays here: its timeline, its redactor, its own `--read-only`.
+What belongs to the agent stays here: its timeline, its redactor, its own `--read-only`. The hub
+lets a call in. The history is then read here, from its file: while one agent searches it, the
+others are not to wait for the hub.
 """
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.hub_port import HubLost
@@ -17,7 +21,8 @@ from pilothouse.intercept.model import (
     PacketRecorded,
     only_reads,
 )
-from pilothouse.intercept.ports import Detail, HistoryPage, LogPage, Side
+from pilothouse.intercept.ports import LogPage
+from pilothouse.intercept.query.reader import HistoryReader
 from pilothouse.intercept.tools.shared import ABSENT
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from pilothouse.core.hub_port import HubPort
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.timeline.timeline import Timeline
-    from pilothouse.intercept.ports import HistoryAsk, LogAsk
+    from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, LogAsk
 
 EVENTS = {event.__name__: event for event in (PacketRecorded, ConfigChanged)}
 """What the hub tells, by its name."""
@@ -42,14 +47,18 @@ async def open_remote_proxy(hub: HubPort) -> AsyncIterator[RemoteProxy]:
     proxy = RemoteProxy(hub)
     stop = hub.listen("intercept", proxy.receive)
     try:
-        async with proxy.holding("view"):
-            yield proxy
+        async with proxy.holding("view") as path:
+            with closing(HistoryReader(Path(path))) as proxy.reader:
+                yield proxy
     finally:
         stop()
 
 
 class RemoteProxy:
     """What a worker has of the one `Proxy`."""
+
+    reader: HistoryReader
+    """Of the file that the hub's engine writes; opened when it is first used."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
@@ -113,21 +122,21 @@ class RemoteInterceptor:
     """This agent's own setting; the hub has one, too."""
 
     async def admit(self, token: str | None, *, writes: bool = False) -> None:
-        given = self.filled_token if token is ABSENT else token
-        await self.proxy.ask("admit", token=given, writes=writes)
+        await self.proxy.ask("admit", token=self._given(token), writes=writes)
         if writes and self.read_only:
             raise only_reads()
 
+    async def admit_to_history(self, token: str | None) -> str:
+        return str(await self.proxy.ask("admit_to_history", token=self._given(token)))
+
     async def history(self, ask: HistoryAsk) -> HistoryPage:
-        return HistoryPage(**await self.proxy.ask("history", **asdict(ask)))
+        return await asyncio.to_thread(self.proxy.reader.page, ask)
 
     async def detail(self, packet_id: int) -> Detail:
-        told = await self.proxy.ask("detail", packet_id=packet_id)
-        sides = {name: told[name] and _side(told[name]) for name in ("request", "response")}
-        return Detail(row=told["row"], **sides)
+        return await asyncio.to_thread(self.proxy.reader.detail, packet_id)
 
     async def explain(self, filter: str) -> dict[str, Any]:
-        return await self._ask("explain", filter=filter)
+        return await asyncio.to_thread(self.proxy.reader.explain, filter)
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
         return await self._ask("config")
@@ -173,6 +182,9 @@ class RemoteInterceptor:
     async def decide(self, held_id: str, action: str, edit: dict[str, Any]) -> dict[str, Any]:
         return await self._ask("decide", held_id=held_id, action=action, edit=edit)
 
+    def _given(self, token: str | None) -> str | None:
+        return self.filled_token if token is ABSENT else token
+
     async def _ask(self, method: str, /, **given: Any) -> dict[str, Any]:
         answer: dict[str, Any] = await self.proxy.ask(method, **given)
         return answer
@@ -184,8 +196,3 @@ class RemoteInterceptor:
 
 def _unreachable(lost: HubLost) -> EngineUnreachable:
     return EngineUnreachable(f"the proxy runs in the hub: {lost.message}", hint=lost.hint)
-
-
-def _side(told: dict[str, Any]) -> Side:
-    """Return one packet of an exchange, whose tuple came as a list."""
-    return Side(**{**told, "chunks": tuple(told["chunks"])})

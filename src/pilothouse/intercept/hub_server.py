@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.core.secrets.redactor import Redactor
 from pilothouse.core.timeline.timeline import Timeline
 from pilothouse.intercept.agent import AgentInterceptor
-from pilothouse.intercept.ports import HistoryAsk, LogAsk
+from pilothouse.intercept.ports import LogAsk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AS_GIVEN = frozenset(
     {
-        "admit", "backups", "bulk_send", "config", "decide", "detail", "explain", "held", "job",
+        "admit", "admit_to_history", "backups", "bulk_send", "config", "decide", "held", "job",
         "jobs", "listeners", "resend", "restore_config", "set_rules", "stop_job", "update_config",
     }
 )  # fmt: skip
@@ -46,8 +46,6 @@ class ServedProxy:
     async def call(self, method: str, given: dict[str, Any]) -> Any:
         """Raises Fault; LookupError for what there is not."""
         match method:
-            case "history":
-                return await self._view.history(HistoryAsk(**given))
             case "logs":
                 return await self._view.logs(LogAsk(**given))
             case "trusted_key":
@@ -61,7 +59,7 @@ class ServedProxy:
         """Raises Fault; LookupError for what there is not."""
         if method == "view":
             async with self._proxy.view(self._view):
-                yield None
+                yield str(self._proxy.reader.path)
         elif method == "browser":
             name, upstream, secret = given["name"], given["upstream"], given["secret"]
             async with self._proxy.browser(name, self._session, upstream, secret) as port:

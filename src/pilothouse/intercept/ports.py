@@ -96,11 +96,19 @@ class Interceptor(Protocol):
             TokenRefused, RateLimited, ReadOnly
         """
 
+    async def admit_to_history(self, token: str | None) -> str:
+        """Let a call in that reads a page; return what keeps packets out of the history right now,
+        nothing if all is well.
+
+        Raises:
+            TokenRefused, RateLimited
+        """
+
     async def history(self, ask: HistoryAsk) -> HistoryPage:
-        """Raises BadFilter, InvalidInput for a bad order or cursor."""
+        """Raises BadFilter, EngineUnreachable, InvalidInput for a bad order or cursor."""
 
     async def detail(self, packet_id: int) -> Detail:
-        """Raises PacketNotFound."""
+        """Raises PacketNotFound, EngineUnreachable."""
 
     async def explain(self, filter: str) -> dict[str, Any]:
         """How a filter is read and carried out; raises BadFilter."""

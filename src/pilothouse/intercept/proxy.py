@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 STATE_S = 1.0
 """How long a page of the history waits to be told that all is well."""
+HEARD_S = 0.25
+"""An engine that has said something of late need not be asked whether it still does its work."""
 RULES = ("mocks", "breakpoints")
 CLOSE_S = 2.0
 """How long the engine may take over something that ends."""
@@ -60,6 +62,10 @@ class Proxy:
     engine: EngineProcess = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
     """Of the listeners, as the engine last told."""
+    _unwritten: str = ""
+    """Why packets are not being written, as the engine last told; empty if they are."""
+    _missed: bool = False
+    """Some of what the engine told did not come."""
     _views: dict[str, list[AgentInterceptor]] = field(default_factory=dict)
     """By session: a worker that is about to end may overlap with the next one of its agent."""
     _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -169,7 +175,16 @@ class Proxy:
             case "listeners":
                 self.states = event["states"]
             case "history":
-                self.on_history(event["reason"])
+                self._told_of_history(event["reason"])
+            case "ready":
+                self._told_of_history("")  # by an engine that died: this one has not failed yet
+            case "missed":
+                self._missed = True
+
+    def _told_of_history(self, reason: str) -> None:
+        if reason != self._unwritten:
+            self._unwritten = reason
+            self.on_history(reason)
 
     def _recorded(self, row: dict[str, Any]) -> None:
         views = self._views.get(row["session"])
@@ -241,11 +256,14 @@ class Proxy:
         """What keeps packets out of the history right now, if something does."""
         if not self.engine.is_running:
             return ""
-        try:
-            state = await self.engine.ask("history_state", within=STATE_S)
-        except EngineUnreachable:
-            return "the engine is busy: the newest packets may be missing"
-        return "" if state["ok"] else f"packets are not being written: {state['reason']}"
+        if self._missed or self.engine.silent_s > HEARD_S:
+            try:
+                state = await self.engine.ask("history_state", within=STATE_S)
+            except EngineUnreachable:
+                return "the engine is busy: the newest packets may be missing"
+            self._missed = False
+            self._told_of_history(state["reason"])
+        return f"packets are not being written: {self._unwritten}" if self._unwritten else ""
 
     async def _ask_at_the_end(self, do: str, **args: Any) -> None:
         """Of an engine that runs: one that has ended has nothing left to close."""

@@ -53,7 +53,7 @@ class HistoryReader:
     """Reads a history file while others write it. Any thread may call."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
+        self.path = path
         self._now = now
         self._lock = threading.Lock()
         self._idle: list[ReadConnection] = []
@@ -135,7 +135,7 @@ class HistoryReader:
         for reading in idle:
             if reading is not taken and reading not in current:
                 reading.db.close()
-        return taken or ReadConnection(self._path, self._now)
+        return taken or ReadConnection(self.path, self._now)
 
     def _give_back(self, reading: ReadConnection) -> None:
         with self._lock:

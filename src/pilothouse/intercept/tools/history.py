@@ -80,7 +80,7 @@ class History(SnakeResult):
 )
 async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
     """List recorded packets, newest first. get_packet_detail shows one."""
-    await interceptor.admit(args.token)
+    trouble = await interceptor.admit_to_history(args.token)
     fields = chosen(args.fields)
     ask = HistoryAsk(
         limit=args.limit,
@@ -107,7 +107,7 @@ async def get_history(args: GetHistory, interceptor: Interceptor) -> History:
         total_is_exact=None if page.total_is_exact else False,
         complete=None if page.complete else False,
         next_cursor=page.next_cursor or None,
-        warning=page.warning or None,
+        warning="; ".join(filter(None, (page.warning, trouble))) or None,
     )
 
 

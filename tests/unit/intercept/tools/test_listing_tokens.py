@@ -51,6 +51,9 @@ class Shut:
         self.asked.append((token, writes))
         raise TokenRefused("the access token is missing or wrong")
 
+    async def admit_to_history(self, token: str | None) -> NoReturn:
+        await self.admit(token)
+
 
 def test_all_tools_of_the_group_are_listed() -> None:
     assert [tool.name for tool in TOOLS] == [
