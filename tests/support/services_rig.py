@@ -18,6 +18,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
+
 from pilothouse.core.settings import Settings, packed
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.services.server import open_services
@@ -27,7 +29,9 @@ from pilothouse.wiring import standalone
 from pilothouse.wiring.access_token import access_token
 from pilothouse.wiring.groups import GROUP_SPECS
 from tests.support.forking import PRODUCT, START_S, forking
+from tests.support.intercepting import config
 from tests.support.living import living
+from tests.support.ports import free_port
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -208,3 +212,37 @@ async def add(agent: Agent, title: str) -> dict[str, Any]:
     """Make a bookmark of this title on the bar."""
     url = f"https://{title.replace(' ', '-')}.example/"
     return await agent.call("bookmark_add", title=title, url=url, parentId="1")
+
+
+async def listen(rig: Rig, agent: Agent) -> int:
+    """Have the proxy listen on a free port, for everybody."""
+    port = free_port()
+    await agent.call("update_config", access_token=rig.token, config_json=config(port))
+    return port
+
+
+async def get(port: int, url: str) -> None:
+    """Ask for it through the proxy on that port."""
+    async with httpx.AsyncClient(proxy=f"http://127.0.0.1:{port}", timeout=30) as client:
+        await client.get(url)
+
+
+async def packets(rig: Rig, agent: Agent, **more: Any) -> list[dict[str, Any]]:
+    """What the agent is shown of the history, oldest first."""
+    fields = ["id", "session", "resend"]
+    told = await agent.call(
+        "get_history", access_token=rig.token, order="id asc", fields=fields, **more
+    )
+    found: list[dict[str, Any]] = told["packets"]
+    return found
+
+
+async def both(rig: Rig, agent: Agent, **more: Any) -> list[dict[str, Any]]:
+    """The request and the response, once both are written."""
+
+    async def there() -> list[dict[str, Any]]:
+        found = await packets(rig, agent, **more)
+        return found if len(found) >= 2 else []
+
+    rows: list[dict[str, Any]] = await until(there)
+    return rows

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx
 import pytest
 
 from pilothouse.intercept.proxy import Proxy
 from tests.support.intercepting import App, config
 from tests.support.ports import free_port
-from tests.support.services_rig import Agent, Rig, sharing
+from tests.support.services_rig import Rig, both, get, listen, packets, sharing
 from tests.support.until import until
 
 pytestmark = pytest.mark.anyio
@@ -20,38 +19,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def rig(services: Rig) -> Rig:
     return services
-
-
-async def listen(rig: Rig, agent: Agent) -> int:
-    """Have the proxy listen on a free port, for everybody."""
-    port = free_port()
-    await agent.call("update_config", access_token=rig.token, config_json=config(port))
-    return port
-
-
-async def get(port: int, url: str) -> None:
-    async with httpx.AsyncClient(proxy=f"http://127.0.0.1:{port}", timeout=30) as client:
-        await client.get(url)
-
-
-async def packets(rig: Rig, agent: Agent, **more: Any) -> list[dict[str, Any]]:
-    fields = ["id", "session", "resend"]
-    told = await agent.call(
-        "get_history", access_token=rig.token, order="id asc", fields=fields, **more
-    )
-    found: list[dict[str, Any]] = told["packets"]
-    return found
-
-
-async def both(rig: Rig, agent: Agent, **more: Any) -> list[dict[str, Any]]:
-    """The request and the response, once both are written."""
-
-    async def there() -> list[dict[str, Any]]:
-        found = await packets(rig, agent, **more)
-        return found if len(found) >= 2 else []
-
-    rows: list[dict[str, Any]] = await until(there)
-    return rows
 
 
 # The proxy
