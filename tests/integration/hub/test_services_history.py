@@ -291,16 +291,18 @@ async def test_every_agent_is_told_why_packets_are_not_written_until_they_are(
     assert proxy.engine.pid
     engine = psutil.Process(proxy.engine.pid)
     most = engine.rlimit(psutil.RLIMIT_FSIZE)
-    engine.rlimit(psutil.RLIMIT_FSIZE, (1024, most[1]))  # no file may grow any more
-    await get(port, f"{shop.url}/unwritten")
 
     async def are_told() -> bool:
         told = [await warning(rig, agent) for agent in (ann, ben)]
         return all("packets are not being written" in one for one in told)
 
-    await until(are_told)
-    assert rig.house.services["packet history"].startswith("off: ")
-    engine.rlimit(psutil.RLIMIT_FSIZE, most)
+    engine.rlimit(psutil.RLIMIT_FSIZE, (1024, most[1]))  # no file may grow any more
+    try:
+        await get(port, f"{shop.url}/unwritten")
+        await until(are_told)
+        assert rig.house.services["packet history"].startswith("off: ")
+    finally:
+        engine.rlimit(psutil.RLIMIT_FSIZE, most)
     await both(rig, ben, filter="url == /unwritten && status == 200")
 
     async def are_well() -> bool:
