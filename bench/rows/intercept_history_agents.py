@@ -47,7 +47,8 @@ def _ask(server: StdioServer, asked: dict[str, Any], late_s: float) -> list[tupl
 
 def _search(server: StdioServer, asked: dict[str, Any], is_over: threading.Event) -> int:
     """Go through the history again and again; return how many pages that were."""
-    cursor, pages = {}, 0
+    cursor: dict[str, Any] = {}
+    pages = 0
     while not is_over.is_set():
         page = server.call_tool("get_history", {**asked, "filter": WALK, **cursor})
         after = page["structuredContent"].get("next_cursor")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from pilothouse.hub.services.server import Guest
+from pilothouse.hub.services.server import WorkerPeer
 from pilothouse.intercept import proxy as proxy_module
-from pilothouse.intercept.engine_process import Engine
+from pilothouse.intercept.engine_process import EngineProcess
 from pilothouse.intercept.hub_client import open_remote_proxy
 from pilothouse.intercept.ports import HistoryAsk
 from pilothouse.intercept.proxy import Proxy
@@ -52,7 +52,7 @@ def rig(services: Rig) -> Rig:
 
 @pytest.fixture
 async def proxy(rig: Rig) -> Proxy:
-    opened: Proxy = await rig.house.shared.port(Proxy)
+    opened: Proxy = await rig.runtime.shared.port(Proxy)
     return opened
 
 
@@ -60,18 +60,18 @@ async def proxy(rig: Rig) -> Proxy:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What workers ask the hub, and the hub the engine."""
     noted: list[str] = []
-    of_hub, of_engine = Guest.call, Engine.ask
+    of_hub, of_engine = WorkerPeer.call, EngineProcess.ask
 
-    async def ask_hub(guest: Guest, do: str, given: dict[str, Any]) -> Any:
+    async def ask_hub(peer: WorkerPeer, do: str, given: dict[str, Any]) -> Any:
         noted.append(f"hub: {do}")
-        return await of_hub(guest, do, given)
+        return await of_hub(peer, do, given)
 
-    async def ask_engine(engine: Engine, do: str, **given: Any) -> Any:
+    async def ask_engine(engine: EngineProcess, do: str, **given: Any) -> Any:
         noted.append(f"engine: {do}")
         return await of_engine(engine, do, **given)
 
-    monkeypatch.setattr(Guest, "call", ask_hub)
-    monkeypatch.setattr(Engine, "ask", ask_engine)
+    monkeypatch.setattr(WorkerPeer, "call", ask_hub)
+    monkeypatch.setattr(EngineProcess, "ask", ask_engine)
     return noted
 
 
@@ -234,8 +234,8 @@ async def test_a_read_without_a_hub_says_that_the_engine_cannot_be_reached(
 ) -> None:
     ann = await rig.agent()
     await recorded(rig, ann, shop, "/last")
-    for guest in list(rig.services._guests):
-        guest._line.close("the hub has ended")
+    for peer in list(rig.services._peers):
+        peer._line.close("the hub has ended")
     for tool, arguments in READS:
         fault = await ann.fault(tool, access_token=rig.token, **arguments)
         assert (fault["code"], "hub" in fault["message"]) == (-32001, True), tool
@@ -300,7 +300,7 @@ async def test_every_agent_is_told_why_packets_are_not_written_until_they_are(
     try:
         await get(port, f"{shop.url}/unwritten")
         await until(are_told)
-        assert rig.house.services["packet history"].startswith("off: ")
+        assert rig.runtime.services["packet history"].startswith("off: ")
     finally:
         engine.rlimit(psutil.RLIMIT_FSIZE, most)
     await both(rig, ben, filter="url == /unwritten && status == 200")
@@ -309,7 +309,7 @@ async def test_every_agent_is_told_why_packets_are_not_written_until_they_are(
         return [await warning(rig, agent) for agent in (ann, ben)] == ["", ""]
 
     await until(are_well)
-    assert rig.house.services["packet history"] == "on"
+    assert rig.runtime.services["packet history"] == "on"
 
 
 async def test_what_one_engine_could_not_write_is_not_held_against_the_next(
@@ -325,7 +325,7 @@ async def test_what_one_engine_could_not_write_is_not_held_against_the_next(
     os.kill(pid, signal.SIGKILL)
     await until(lambda: proxy.engine.pid not in (None, pid))
     assert await warning(rig, ann) == ""
-    assert rig.house.services["packet history"] == "on"
+    assert rig.runtime.services["packet history"] == "on"
 
 
 async def test_an_engine_whose_words_were_missed_is_asked_how_it_is(
