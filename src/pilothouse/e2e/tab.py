@@ -322,7 +322,7 @@ class Tab:
             return None
         at = float(said["at"])
         self._page_ahead = min(0.0, at - asked_at) or max(0.0, at - self.clock())
-        self.unfinished = bool(said["unfinished"])
+        self.unfinished = bool(said.get("unfinished"))
         return changes_of(said)
 
     async def rest(self) -> None:

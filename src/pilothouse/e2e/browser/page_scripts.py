@@ -128,6 +128,9 @@ WATCH_CHANGES = """
     walk(document);
   };
   const reset = () => { batches = []; password = false; chooser = typed = null; };
+  // Of a step that changed nothing there is next to nothing to tell; all that is told costs time.
+  const terse = told => Object.fromEntries(Object.entries(told).filter(([, one]) =>
+    one !== null && one !== 0 && one !== false && !(Array.isArray(one) && !one.length)));
   const textOf = node => (node.innerText ?? node.textContent ?? '').trim().slice(0, 100);
   const texts = nodes => {
     const found = [];
@@ -181,9 +184,9 @@ WATCH_CHANGES = """
       told.chooser ||= inner.chooser;
       told.value = told.password ? null : told.value ?? inner.value;
     }
-    if (!isInner) return {...told, at: now(),
+    if (!isInner) return terse({...told, at: now(),
       unfinished: (window.__pilothouseTimers?.pending() ?? 0) > 0,
-      aim: window.__pilothouseAim?.told() ?? null};
+      aim: window.__pilothouseAim?.told() ?? null});
     if (isNew && document.readyState !== 'loading') {
       isNew = false;
       told.document = document.body ? textOf(document.body) : '';
@@ -205,7 +208,8 @@ WATCH_CHANGES = """
 """
 """Counts what changes in a document, in its shadow roots and in its frames, before and since a
 moment, keeps the first few texts that were added, and notices when a password is typed. `frames` is
-the number of frames of other origins, which have to be asked themselves."""
+the number of frames of other origins, which have to be asked themselves. Nothing, none and no are
+left out of the answer."""
 
 WATCH_POINTER = """
 (() => {
@@ -309,14 +313,15 @@ READ_FRAME = "window.__pilothouse ? window.__pilothouse(%d, %d, true) : null"
 """The same of a frame, whose pointer's events are asked for apart."""
 
 WITH_CHANGES = """
-(async () => {
+async __pilothouseMoments => {
   let value = (%s
   );
   if (typeof value === 'function') value = value();
-  return [await value, window.__pilothouse ? window.__pilothouse(%d, %d) : null];
-})()
+  return [await value, window.__pilothouse ? window.__pilothouse(...__pilothouseMoments) : null];
+}
 """
-"""An expression or a function with what it changed, in one question instead of two."""
+"""An expression or a function with what it changed, in one question instead of two. It is given the
+moments, because the browser compiles no text twice that stays the same."""
 
 OVERLAY_TEXT = """
 () => {

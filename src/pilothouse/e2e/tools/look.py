@@ -159,8 +159,8 @@ async def evaluate(args: Evaluate, sessions: Sessions) -> Evaluated:
     async def run(tab: Tab) -> Any:
         try:
             asked_at = session.clock()
-            asked = WITH_CHANGES % (args.script, *tab.moments_in_page)
-            value, changes = await tab.page.evaluate(asked)
+            asked = WITH_CHANGES % args.script, list(tab.moments_in_page)
+            value, changes = await tab.page.evaluate(*asked)
         except Exception as error:
             # Statements are no expression; alone they may be a sound script all the same.
             if "SyntaxError" not in str(error):
