@@ -456,7 +456,7 @@ class E2eSession:
             navigations, value = tab.navigations, None
             await self.locating.before(step, tab)
             try:
-                doing: Awaitable[T] = self._aimed(tab, step, do)
+                doing = self._aimed(tab, step, do)
                 if within_ms is not None:
                     doing = unless_busy(tab, doing, within_ms, tool)
                 value = await tab.race(doing, step)

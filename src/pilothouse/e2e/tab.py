@@ -16,7 +16,7 @@ from pilothouse.e2e.browser.playwright import error_name
 from pilothouse.e2e.failure.digest import DomChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from pilothouse.core.timeline.clock import Clock
     from pilothouse.e2e.browser.playwright import CDPSession, Dialog, Frame, Locator, Page, Response
@@ -143,8 +143,8 @@ class Tab:
 
     def interrupt(self) -> None:
         """Wake whoever waits for a step: a dialog has opened, or the page is gone."""
-        if self._stirred is not None and not self._stirred.done():
-            self._stirred.set_result(None)
+        if self._stirred is not None:
+            _wake(self._stirred)
 
     async def go(self, url: str, wait_until: WaitUntil, limit_ms: float) -> Response | None:
         """Navigate, and return the main document's response."""
@@ -182,16 +182,19 @@ class Tab:
             self._cdp = await self.page.context.new_cdp_session(self.page)
         return self._cdp
 
-    async def race[T](self, doing: Awaitable[T], step: Step) -> T:
+    async def race[T](self, doing: Coroutine[Any, Any, T], step: Step) -> T:
         """A step's value, unless something interrupts it.
 
         Raises:
             Interrupted: the step may still be under way in the browser; its end is not waited for.
         """
-        task = asyncio.ensure_future(doing)
-        self._stirred = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._stirred = stirred = loop.create_future()
+        # Begun at once: its first message to the browser need not wait for a turn of the loop.
+        task = asyncio.Task(doing, loop=loop, eager_start=True)
+        task.add_done_callback(lambda _: _wake(stirred))
         try:
-            await asyncio.wait((task, self._stirred), return_when=asyncio.FIRST_COMPLETED)
+            await stirred
         except asyncio.CancelledError:
             task.cancel()
             raise
@@ -364,6 +367,11 @@ def changes_of(said: dict[str, Any]) -> DomChanges:
         said.get("value"),
         bool(said.get("chooser")),
     )
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _ignore(task: asyncio.Future[Any]) -> None:

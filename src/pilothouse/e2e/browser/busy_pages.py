@@ -29,17 +29,62 @@ async def unless_busy[T](tab: Tab, doing: Awaitable[T], limit_ms: int, tool: str
         Busy: it does not; this is known before the limit.
         TimeoutError: it took longer, though the page answers.
     """
-    limit = limit_ms / 1000
-    silent = min(SILENT_S, limit / 2)
-    rest = min(REST_S, limit / 4)
-    task = asyncio.ensure_future(doing)
+    watch = _Watch(tab, limit_ms, tool)
     try:
-        if not (await asyncio.wait((task,), timeout=limit - silent - rest))[0]:
-            answers = await tab.answers(silent)
-            if not answers and not task.done():
-                raise Busy
-        if not (await asyncio.wait((task,), timeout=silent + rest + GRACE_S))[0]:
-            raise TimeoutError(f"{tool} did not end within {limit_ms} ms")
-        return task.result()
+        return await doing
+    except asyncio.CancelledError:
+        if watch.has_cancelled():
+            raise watch.found from None
+        raise
     finally:
-        task.cancel()
+        watch.stop()
+
+
+class _Watch:
+    """Ends a task that looks at a page which does not answer, or that takes too long.
+
+    While there is no reason to, it costs a timer: a task of its own would cost each step turns of
+    the event loop.
+    """
+
+    def __init__(self, tab: Tab, limit_ms: int, tool: str) -> None:
+        self.found: Exception = TimeoutError(f"{tool} did not end within {limit_ms} ms")
+        self._tab = tab
+        limit = limit_ms / 1000
+        self._silent = min(SILENT_S, limit / 2)
+        self._rest = min(REST_S, limit / 4)
+        self._asking: asyncio.Task[None] | None = None
+        self._cancelled = False
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(limit - self._silent - self._rest, self._begin_asking)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def has_cancelled(self) -> bool:
+        """Tell whether it was this that cancelled the task, and nobody else did."""
+        return self._cancelled and self._task.uncancel() <= self._cancelling
+
+    def _begin_asking(self) -> None:
+        self._asking = self._loop.create_task(self._ask())
+
+    async def _ask(self) -> None:
+        try:
+            if await self._tab.answers(self._silent):
+                rest = self._silent + self._rest + GRACE_S
+                self._timer = self._loop.call_later(rest, self._cancel)
+                return
+            self.found = Busy()
+        except Exception as error:
+            self.found = error
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        self._task.cancel()
