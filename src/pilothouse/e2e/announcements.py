@@ -3,13 +3,18 @@ them it is. The page's own events announce it before the browser tells of it."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.e2e.failure.digest import CANCELLED, exchanges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pilothouse.e2e.step import Step
+    from pilothouse.e2e.tab import Tab
 
 CERTAIN_S = 2.0
 """For what surely comes, which takes a fraction of this unless the machine is busy."""
@@ -48,3 +53,33 @@ class Announced:
         if tabs < self.tabs or downloads < self.downloads:
             return CERTAIN_S
         return PERHAPS_S if self.is_undecided else 0.0
+
+
+async def announced(
+    step: Step,
+    tab: Tab,
+    news: asyncio.Event,
+    noted: Callable[[], Sequence[tuple[float, str]]],
+) -> list[dict[str, Any]]:
+    """Wait for the tabs and downloads that a step's events announce, and return its events.
+
+    Args:
+        step: Was taken.
+        tab: In which it was.
+        news: Is set whenever the browser tells something.
+        noted: Returns what the browser told, with when it did.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    events = tab.events(step.first_seq)
+    while events and tab.dialog is None and not tab.page.is_closed():
+        news.clear()
+        came = [text for at, text in noted() if at >= step.began_at]
+        rest = began + Announced.of(events).limit(came) - loop.time()
+        if rest <= 0:
+            break
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(rest, LOOK_AGAIN_S)):
+                await news.wait()
+        events = tab.events(step.first_seq)
+    return events

@@ -88,8 +88,9 @@ class Recording(Protocol):
     async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same events with their places led back to the sources."""
 
-    async def explained(self) -> None:
-        """Wait a moment until more is known of the newest errors: their sources and causes."""
+    async def explained(self) -> bool:
+        """Wait a moment until more is known of the newest errors: their sources and causes; return
+        whether there were any."""
 
     async def title(self) -> str | None:
         """The tab's title, without asking its page; None where it cannot be known."""

@@ -7,12 +7,13 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.core.declare.faults import Fault
 from pilothouse.core.secrets.redactor import Redactor
-from pilothouse.e2e.announcements import LOOK_AGAIN_S, Announced
+from pilothouse.e2e.announcements import announced
 from pilothouse.e2e.app_server.logs.reader import sizes
 from pilothouse.e2e.browser.busy_pages import Busy, unless_busy
 from pilothouse.e2e.browser.elements.cover import Covered
@@ -68,12 +69,19 @@ CRASH = "browser_crashed"
 """The note of a session that ended with its browser."""
 SAVED_S = 0.3
 """A download that takes longer is told of before it is saved."""
+MOST_REMEMBERED = 256
+"""Characters of a text that is masked once and not each time: an address is told by every step."""
 OWN_TROUBLES = (Busy, Covered, Interrupted, Missed, NotBuilt, RefGone, TimeoutError)
 """What ends a step beside Playwright's own errors."""
 VIDEOS = "unmasked-videos"
 """The folder in which they are recorded."""
 GONE_S = 0.25
 """How long after its tabs a browser that ends is known to be gone, at most."""
+
+
+@lru_cache(maxsize=1_024)
+def _masked(redactor: Redactor, text: str) -> str:
+    return str(redactor.value(text))
 
 
 @dataclass(eq=False)
@@ -243,7 +251,9 @@ class E2eSession:
 
     def mask(self, value: Any) -> Any:
         """Return a value as it may be shown."""
-        return self.redactor.value(value)
+        if isinstance(value, str) and len(value) <= MOST_REMEMBERED:
+            return _masked(self.redactor, value)
+        return self.redactor.value(value) if value else value
 
     def keep_secret(self, text: str) -> None:
         """Make a text one that is masked wherever something is shown."""
@@ -481,9 +491,9 @@ class E2eSession:
                 changes, tab.unreported = tab.unreported.joined(changes), None
             if not tells and not step.looks:
                 tab.unreported = changes
-            await self._wait_reported(step, tab)
+            events = await self._events_of(step, tab)
             navigated = tab.navigations > navigations
-            return self._done(step, tab, value, changes, earlier, navigated, tells)
+            return self._done(step, tab, value, changes, events, earlier, navigated, tells)
 
     async def answer_dialog[T](
         self, tab: Tab, args: dict[str, Any], answer: Callable[[], Awaitable[T]]
@@ -500,31 +510,19 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             asked, later = tab.take_changes(), await tab.changes()  # by what was held up, and now
             changes = asked.joined(later) if asked else later
-            await self._wait_reported(step, tab)
+            events = await self._events_of(step, tab)
             navigated = tab.navigations > navigations
-            return self._done(step, tab, value, changes, earlier, navigated, tells=True)
+            return self._done(step, tab, value, changes, events, earlier, navigated, tells=True)
 
-    async def _wait_reported(self, step: Step, tab: Tab) -> None:
-        """Wait a moment for what is about to be known of a step that was taken."""
-        if not step.looks:
-            await self._wait_announced(step, tab)
-        if tab.recording is not None:
-            await tab.recording.explained()
-
-    async def _wait_announced(self, step: Step, tab: Tab) -> None:
-        """Wait for the tabs and downloads of a step that the page's own events announce."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while tab.dialog is None and not tab.page.is_closed():
-            self._news.clear()
-            announced = Announced.of(tab.events(step.first_seq))
-            noted = [text for at, text in self._noted if at >= step.began_at]
-            rest = began + announced.limit(noted) - loop.time()
-            if rest <= 0:
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(rest, LOOK_AGAIN_S)):
-                    await self._news.wait()
+    async def _events_of(self, step: Step, tab: Tab) -> list[dict[str, Any]]:
+        """Wait a moment for what is about to be known of a step, and return its events."""
+        if step.looks:
+            events = tab.events(step.first_seq)
+        else:
+            events = await announced(step, tab, self._news, lambda: self._noted)
+        if tab.recording is not None and await tab.recording.explained():
+            return tab.events(step.first_seq)
+        return events
 
     async def _aimed[T](self, tab: Tab, step: Step, do: Callable[[Tab], Awaitable[T]]) -> T:
         """Take the step, unless its ref is stale: refs never come back, and waiting is no use.
@@ -632,12 +630,13 @@ class E2eSession:
         tab: Tab,
         value: T | None,
         changes: DomChanges | None,
+        events: list[dict[str, Any]],
         earlier: list[str],
         navigated: bool,
         tells: bool,
     ) -> StepOutcome[T]:
         self._end(step, tab, ok=True)
-        caused = digest(tab.events(step.first_seq), self.base)
+        caused = digest(events, self.base)
         noted: list[str] = []
         if tells:
             tab.reported_seq = tab.next_seq

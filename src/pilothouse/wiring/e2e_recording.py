@@ -100,6 +100,8 @@ class TabRecording:
         return self._events(max(seq, self.next_seq - NEWEST))
 
     def _events(self, seq: int) -> list[dict[str, Any]]:
+        if seq >= self.next_seq:
+            return []
         part = self._observation.ring.read(seq, self.next_seq)
         return shown(self._observation, part.items, self._observer.redactor)
 
@@ -122,9 +124,11 @@ class TabRecording:
         await settle_places(page, self._observation.mapper, self._observer.redactor)
         return page.events
 
-    async def explained(self) -> None:
-        if under_way := set(self._observation.explaining):
+    async def explained(self) -> bool:
+        under_way = set(self._observation.explaining)
+        if under_way:
             await asyncio.wait(under_way, timeout=EXPLAIN_S)
+        return bool(under_way)
 
     async def title(self) -> str | None:
         return await self._observer.title(self._observation.target_id)
