@@ -7,6 +7,7 @@ that does not read loses the oldest: the hub's log has them all.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ class LogEcho:
     def __init__(self, writer: StdioWriter) -> None:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        """That of the loop, which need not be woken by itself."""
         self._waiting: deque[str] = deque(maxlen=MOST_WAITING)
         self._is_due = False
         self._is_over = False
@@ -33,8 +36,12 @@ class LogEcho:
     def add(self, line: str) -> None:
         """Send a line soon; threads may call this."""
         self._waiting.append(line)
-        if not self._is_due:
-            self._is_due = True
+        if self._is_due:
+            return
+        self._is_due = True
+        if threading.get_ident() == self._thread:
+            self._loop.call_later(TOGETHER_S, self._start)
+        else:
             self._loop.call_soon_threadsafe(self._loop.call_later, TOGETHER_S, self._start)
 
     def _start(self) -> None:
