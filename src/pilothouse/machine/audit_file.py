@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEPT = 2_000
-"""Entries; there may be twice as many before the older half goes."""
+"""Number of entries kept; there may be twice as many before the older half goes."""
 
 
 class AuditFile:
-    """A line of JSON for each entry, oldest first. A disk that is full costs entries, no calls."""
+    """A file with a JSON line for each entry, oldest first. A full disk costs entries, no calls."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines = 0
 
     def read(self) -> list[tuple[float, str]]:
-        """When and what, oldest first; a line that a crash cut short is left out."""
+        """Return times and messages, oldest first, without a line that a crash cut short."""
         try:
             lines = self._path.read_text("utf-8", "replace").splitlines()
         except OSError:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 REAPER = Path(__file__).with_name("reaper.py")
 LOST_S = 10.0
-"""How long after the grace the tree may take to be dead: only an unkillable process needs it."""
+"""Seconds after the grace for the tree to be dead: only an unkillable process needs them."""
 _PIECE = 1 << 16
 _PIPE_LIMIT = 1 << 20
-"""No pipe holds more than this unless root made it so."""
+"""Most bytes that a pipe holds, unless root made it larger."""
 # The reaper runs the same Python as we do, which may need its libraries found in the same place.
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -52,24 +52,24 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command itself, None while it runs; below zero is the signal that ended it."""
+        """Exit code of the command itself, None while it runs; below 0: the signal it died of."""
         return self._exit.result() if self._exit.done() else None
 
     @property
     def gone(self) -> bool:
-        """Neither the command nor anything that it started lives."""
+        """Tell whether neither the command nor anything that it started lives."""
         return self._gone.is_set()
 
     async def wait(self) -> int:
-        """The command's exit code. All that it wrote is in the readers by then."""
+        """Wait for the command's exit code. All that it wrote is in the readers by then."""
         return await asyncio.shield(self._exit)
 
     async def wait_gone(self) -> None:
-        """Returns when everything has ended, a server that the command left behind included."""
+        """Wait until everything has ended, a server that the command left behind included."""
         await self._gone.wait()
 
     async def stop(self, grace: float = 5.0) -> bool:
-        """Ends it and everything below it; whether that needed no force.
+        """End it and everything below it; return whether that needed no force.
 
         Raises:
             TimeoutError: something cannot be killed, such as a process of another user.
@@ -80,7 +80,7 @@ class Child:
         return not self._killed
 
     def kill_now(self) -> None:
-        """Ends everything without a grace, and does not wait for it."""
+        """End everything without a grace, and do not wait for it."""
         self._ask_to_stop(0)
 
     def _ask_to_stop(self, grace: float) -> None:
@@ -158,7 +158,7 @@ def _settle[T](future: asyncio.Future[T], outcome: T | Exception) -> None:
 
 
 class _Link(asyncio.Protocol):
-    """What the reaper says, line by line."""
+    """The connection to a reaper, which passes on line by line what it reports."""
 
     def __init__(self, end: socket.socket, hear: Callable[[list[str]], None]) -> None:
         self.ended = asyncio.Event()
@@ -172,7 +172,7 @@ class _Link(asyncio.Protocol):
             self._receive(line.decode().split())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # A word of ours that came too late breaks the connection before its last words are read.
+        # What we send too late breaks the connection before the reaper's last lines are read.
         with suppress(OSError):
             while data := self._socket.recv(_PIECE):
                 self.data_received(data)
@@ -197,7 +197,7 @@ class _Pipe:
         return pipe
 
     def pull(self) -> None:
-        """Takes in what the pipe holds now, which the event loop might only get to later."""
+        """Take in what the pipe holds now, which the event loop might only get to later."""
         taken = 0
         with suppress(BlockingIOError):
             while not self.transport.is_closing() and taken < _PIPE_LIMIT:
@@ -209,7 +209,7 @@ class _Pipe:
 
 
 async def _writer(descriptor: int) -> asyncio.StreamWriter:
-    """The end of a pipe by which we write."""
+    """Return a stream that writes to our end of a pipe."""
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
@@ -228,7 +228,7 @@ async def start_child(
     stdin: Literal["pipe"] | None = None,
     own_session: bool = True,
 ) -> Child:
-    """Starts a command by its path (PATH is not searched).
+    """Start a command by its path (PATH is not searched).
 
     Its standard input is empty unless a pipe is asked for, its environment exactly `env`. In a
     session of its own it can ask nobody at a terminal; without, it has a process group alone.
@@ -277,7 +277,7 @@ def _order(
 def _launch(
     name: str, stdout: Output, stderr: Output, stdin: int, *, own_session: bool
 ) -> tuple[Child, dict[str, int]]:
-    """The reaper, and our ends of the pipes by the name of the output."""
+    """Start the reaper; return its child, and our ends of the pipes by the name of the output."""
     ours, theirs = socket.socketpair()
     given: dict[str, int] = {}
     kept: dict[str, int] = {}

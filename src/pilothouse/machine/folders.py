@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SESSIONS = "sessions"
-"""In each home: the folder of what sessions keep, and a sign that it is a home."""
+"""Name of the folder in each home for what sessions keep, and a sign that it is a home."""
 _SIGNS = (SESSIONS, "hub")
 _ANOTHER = "name a folder that is not there yet"
 
@@ -21,12 +21,12 @@ class OpenToOthers(PermissionError):
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """The user's home by the given environment; a bare container may not set HOME."""
+    """Return the user's home by the given environment; a bare container may not set HOME."""
     return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
 def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """The folders for state by what they hold: one if `home` is set, else the XDG ones."""
+    """Return the folders for state by what they hold: one if `home` is set, else the XDG ones."""
     if home:
         return {"state": Path(home).absolute()}
     user = home_folder(environ)
@@ -47,7 +47,7 @@ def state_folders(home: str, environ: Mapping[str, str]) -> dict[str, Path]:
 
 
 def folder_for(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
-    """Where a folder of ours is, or would be."""
+    """Return where a folder of ours is, or would be."""
     folders = state_folders(home, environ)
     return (folders.get(kind) or folders["state"]) / name
 
@@ -72,7 +72,7 @@ def open_home(home: str) -> Path:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Raises OpenToOthers."""
+    """Close a folder to others. Raises OpenToOthers if they may count on it, or one owns it."""
     about = folder.stat()
     mode = stat.S_IMODE(about.st_mode)
     if about.st_uid != os.geteuid():
@@ -96,7 +96,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def private_folder(home: str, environ: Mapping[str, str], kind: str, name: str) -> Path:
-    """A folder of ours that only this user may enter, made if it is missing.
+    """Return a folder of ours that only this user may enter, made if it is missing.
 
     Raises:
         OSError: it cannot be made, or others may enter it.

@@ -24,7 +24,7 @@ type Line = dict[str, Any]
 
 
 class JournalFile:
-    """Only its user may read it. All methods raise OSError where the disk does not do as asked."""
+    """A file of lines for its user alone. All methods raise OSError where the disk refuses."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,14 +38,14 @@ class JournalFile:
 
     @property
     def is_current(self) -> bool:
-        """Whether nobody else wrote it, put another in its place or removed it."""
+        """Tell whether nobody else has written it, put another in its place or removed it."""
         with suppress(FileNotFoundError):
             found = os.stat(self.path)
             return (found.st_ino, found.st_size) == (os.fstat(self._file).st_ino, self.size)
         return False
 
     def read(self, *, alone: bool) -> Iterator[tuple[Line, int]]:
-        """Every line that can be read, and its length.
+        """Yield every line that can be read, and its length.
 
         A torn one at the end is left out, and cut off if nobody else can be writing it right now.
         """
@@ -60,7 +60,7 @@ class JournalFile:
                 yield _parsed(raw), len(raw) + 1
 
     def append(self, data: bytes) -> None:
-        """All of it, or nothing."""
+        """Append all of the data, or nothing."""
         written = -1
         try:
             written = os.write(self._file, data)
@@ -93,7 +93,7 @@ def to_line(line: Line) -> bytes:
 
 
 def _parsed(raw: bytes) -> Line:
-    """Raises ValueError."""
+    """Parse a JSON object. Raises ValueError for anything else."""
     try:
         line = orjson.loads(raw)
     except orjson.JSONDecodeError:

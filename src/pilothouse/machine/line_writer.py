@@ -9,12 +9,12 @@ import threading
 from typing import TextIO
 
 MOST_WAIT_MS = 1_000
-"""For whoever reads the lines: they are waited for once, and then only written to when they read
-again, because the event loop waits with us."""
+"""Milliseconds to wait for the reader of the lines: once, and then lines are only written when it
+reads again, because the event loop waits with us."""
 
 
 class LineWriter:
-    """Writes lines whole: whoever shares a pipe may tell it not to block, as Node.js does, and
+    """A writer of whole lines: whoever shares a pipe may set it not to block, as Node.js does, and
     Python then drops what does not fit at once.
 
     What was left unread for too long is not written, but counted: the next line that gets through
@@ -24,7 +24,7 @@ class LineWriter:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._rest = memoryview(b"")
-        """Of a line of which the reader has taken only a part."""
+        """Rest of a line of which the reader has taken only a part."""
         self._dropped = 0
         self._is_unread = False
         self._lock = threading.RLock()

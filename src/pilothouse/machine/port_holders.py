@@ -11,7 +11,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who listens on a port; the pid is 0 where the system does not tell."""
+    """A process that listens on a port; the pid is 0 where the system does not tell."""
 
     pid: int = 0
     name: str = ""
@@ -22,7 +22,7 @@ class Holder:
 
 
 def listeners() -> dict[int, Holder]:
-    """Every listening TCP port and its holder, as far as this user may know them."""
+    """Return every listening TCP port and its holder, as far as this user may know them."""
     try:
         sockets = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:  # macOS tells only root
@@ -51,7 +51,7 @@ def _holder(pid: int | None) -> Holder:
 
 
 def port_trouble(port: int, error: OSError, host: str = "") -> str:
-    """Why a port cannot be had, and who has it where that can be known."""
+    """Return why a port cannot be had, and who has it where that can be known."""
     where = f"port {port} on {host}" if host else f"port {port}"
     if error.errno != errno.EADDRINUSE:
         return f"{where} cannot be used ({error.strerror})"

@@ -21,7 +21,7 @@ HAS_PROC = (PROC / "self" / "smaps_rollup").exists()
 
 
 def started(pid: int) -> str:
-    """The start time of a process that lives, in a form that only this machine knows; or ''."""
+    """Return when a process that lives was started, in this machine's own form; '' if none does."""
     if HAS_PROC:
         found = look(pid)
         return found[2].decode() if found is not None and found[0] else ""
@@ -34,7 +34,7 @@ def started(pid: int) -> str:
 
 
 def boot() -> str:
-    """This run of the machine: its processes are not those of the one before."""
+    """Return an id of this run of the machine: its processes are not those of the one before."""
     try:
         return (PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -60,7 +60,7 @@ def kill(pid: int, start: str) -> bool:
 
 
 def machine_memory() -> int:
-    """Bytes that this machine has, or that our control group may use."""
+    """Return the bytes that this machine has, or that our control group may use."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         allowed = Path("/sys/fs/cgroup/memory.max").read_text().strip()
@@ -70,7 +70,7 @@ def machine_memory() -> int:
 
 
 async def memory(pids: Iterable[int]) -> dict[int, int]:
-    """Bytes that each process uses together with all below it.
+    """Return the bytes that each process uses together with all below it.
 
     Shared pages are counted in parts (PSS), so that the numbers add up. Elsewhere than on Linux
     they are counted whole.
@@ -105,7 +105,7 @@ def _pss(pid: int) -> int:
 
 
 def _children() -> dict[int, list[int]]:
-    """Each process's children."""
+    """Return the children of each process."""
     children: dict[int, list[int]] = {}
     for name in os.listdir(PROC):
         if name.isdigit() and (found := look(int(name))):

@@ -1,7 +1,7 @@
 """Starts one command and sees to it that nothing of it outlives its owner.
 
 A script of its own, started by path with `-I -S -B` and few imports, because every child waits for
-it. Its standard input is one end of a socket pair; the owner holds the other. What is said on it:
+it. Its standard input is one end of a socket pair; the owner holds the other. What is sent on it:
 
     owner:   LENGTH newline, then the order: owner's pid, 1 if the command is to have a session of
              its own and not only a process group, descriptor of the command's standard input
@@ -26,11 +26,11 @@ import time
 
 OWNER = 0
 STOP_GRACE_S = 5.0
-"""When the reaper itself is asked to end by SIGTERM."""
+"""Seconds of grace when the reaper itself is asked to end by SIGTERM."""
 ORPHAN_GRACE_S = 0.5
-"""When the owner has died."""
+"""Seconds of grace when the owner has died."""
 LOOK_S = 0.5
-"""How often the owner's pid is looked at: a fork of the owner may hold its end of the socket."""
+"""Seconds between looks at the owner's pid: a fork of it may hold its end of the socket."""
 ASK_AGAIN_S = 0.05
 KILL_AGAIN_S = 0.01
 
@@ -50,7 +50,7 @@ def tell(line: str) -> None:
 
 
 def read_order() -> list[bytes]:
-    """The parts of the order; none if the owner died over it."""
+    """Read the parts of the order; none if the owner died over it."""
     length = b""
     while not length.endswith(b"\n"):
         digit = os.read(OWNER, 1)
@@ -75,7 +75,7 @@ def start(
     standard_input: int,
     own_session: bool,
 ) -> int:
-    """The pid of the command, which runs by then; 0 if it could not be started."""
+    """Start the command; return its pid once it runs, 0 if it could not be started."""
     news, failure = os.pipe()
     reaper = os.getpid()
     pid = os.fork()
@@ -91,7 +91,7 @@ def start(
         finally:
             os._exit(127)
     os.close(failure)
-    # The end of the pipe that came without a word is a successful exec, which closed it.
+    # The end of the pipe without any data is a successful exec, which closed it.
     failed = os.read(news, 100).decode()
     os.close(news)
     if failed:
@@ -124,11 +124,11 @@ class Tree:
         self.asked: set[tuple[int, bytes]] = set()
 
     def left(self) -> bool:
-        """Asked when there is no child to wait for: then nobody is left, all were adopted."""
+        """Return False: without a child to wait for nobody is left, as all were adopted."""
         return False
 
     def ask(self) -> None:
-        """Tells everybody to end, and on later calls those who were left behind since.
+        """Ask everybody to end, and on later calls those who were left behind since.
 
         A process may be forked while we look, and its parent end before it sees the signal: it is
         adopted unasked. But what has a parent is not asked later: it may be helping it to end.
@@ -143,13 +143,13 @@ class Tree:
                 send_to(*one, signal.SIGCONT)  # one that is halted could not answer
 
     def kill(self) -> int:
-        """How many were alive."""
+        """Kill everybody; return how many were alive."""
         children = self._children()
         everybody = self._below(children.get(os.getpid(), []), children)
         return sum(send_to(*one, signal.SIGKILL) for one in everybody)
 
     def _children(self) -> dict[int, list[tuple[int, bytes]]]:
-        """Parent's pid → pid and start time of each child."""
+        """Return pid and start time of each child by its parent's pid."""
         children: dict[int, list[tuple[int, bytes]]] = {}
         for name in os.listdir("/proc"):
             if name.isdigit() and (found := look(int(name))):
@@ -194,7 +194,7 @@ class ProcessGroup:
 
 
 def look(pid: int) -> tuple[bool, int, bytes] | None:
-    """Whether a process lives, its parent and its start time; None if there is none."""
+    """Return whether a process lives, its parent and its start time; None if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name before the last bracket may hold anything.
@@ -205,7 +205,7 @@ def look(pid: int) -> tuple[bool, int, bytes] | None:
 
 
 def send_to(pid: int, started: bytes, number: int) -> int:
-    """Signals a process, unless its number has gone to another one; 1 if it was alive."""
+    """Send a signal, unless the pid has gone to another process; return 1 if it was alive."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -230,7 +230,7 @@ def send_to(pid: int, started: bytes, number: int) -> int:
 
 
 class CommandEnd:
-    """Waits for the command's end and for the word to end it."""
+    """The loop that waits for the command's end, and for the request to end it."""
 
     def __init__(self, pid: int, owner: int, family: Tree | ProcessGroup, woken: int) -> None:
         self.pid = pid
@@ -261,7 +261,7 @@ class CommandEnd:
             self._listen(wait)
 
     def stop(self, grace: float) -> None:
-        """A second word may only shorten the time."""
+        """Begin to end everything; a second request may only shorten the time."""
         deadline = time.monotonic() + grace
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
 

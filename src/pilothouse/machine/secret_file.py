@@ -16,13 +16,13 @@ class SecretFile:
     """Implements `core.secret_check.Secret`. The file is read each time: others may renew it."""
 
     def __init__(self, path: Path, form: re.Pattern[str], make: Callable[[], str]) -> None:
-        """What is in the file counts only if it has the `form` of what `make` makes."""
+        """Take a file whose content counts only if it has the `form` of what `make` makes."""
         self.path = path
         self._form = form
         self._make = make
 
     def present(self) -> str | None:
-        """The secret, if there is one already."""
+        """Return the secret, if there is one already."""
         try:
             text = self.path.read_text(encoding="ascii", errors="replace").strip()
         except FileNotFoundError:
@@ -30,7 +30,7 @@ class SecretFile:
         return text if self._form.fullmatch(text) else None
 
     def value(self) -> str:
-        """The secret, made if there is none.
+        """Return the secret, made if there is none.
 
         Raises:
             OSError: it can neither be read nor written.
@@ -38,7 +38,7 @@ class SecretFile:
         return self.present() or self._write(keep_present=True)
 
     def renew(self) -> str:
-        """Another secret; the present one is good for nothing from now on.
+        """Return another secret; the present one is good for nothing from now on.
 
         Raises:
             OSError: it cannot be written.

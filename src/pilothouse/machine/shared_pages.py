@@ -14,7 +14,7 @@ from typing import Any
 
 
 def share_what_lives() -> None:
-    """Called last before the first fork: from here on nothing that lives now is ever freed."""
+    """Keep what lives now from being freed or collected; called last before the first fork."""
     gc.collect()
     if count := _immortal_count():
         _make_immortal(count)
@@ -23,7 +23,7 @@ def share_what_lives() -> None:
 
 
 def _immortal_count() -> int:
-    """How this interpreter writes down that an object is immortal; 0 if it is not known to us."""
+    """Return the count that marks an immortal object for this interpreter; 0 if it is not known."""
     import ctypes
     import sysconfig
 

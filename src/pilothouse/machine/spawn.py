@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OutputReader(Protocol):
-    """What a command writes."""
+    """A stream of what a command writes."""
 
     async def read(self, n: int = -1, /) -> bytes: ...
 
@@ -21,7 +21,7 @@ class OutputReader(Protocol):
 
 
 class InputWriter(Protocol):
-    """What a command reads."""
+    """A stream of what a command reads."""
 
     def write(self, data: bytes, /) -> None: ...
 
@@ -35,7 +35,7 @@ class Process(Protocol):
 
     @property
     def stdin(self) -> InputWriter | None:
-        """Where a pipe was asked for; so with the others."""
+        """Stream to a pipe, if one was asked for; so with the others."""
 
     @property
     def stdout(self) -> OutputReader | None: ...
@@ -45,26 +45,26 @@ class Process(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command itself, None while it runs; below zero is the signal that ended it."""
+        """Exit code of the command itself, None while it runs; below 0: the signal it died of."""
 
     @property
     def gone(self) -> bool:
-        """Neither it nor anything that it started lives."""
+        """Tell whether neither it nor anything that it started lives."""
 
     async def wait(self) -> int:
-        """The command's exit code. All that it wrote is in the readers by then."""
+        """Wait for the command's exit code. All that it wrote is in the readers by then."""
 
     async def wait_gone(self) -> None: ...
 
     async def stop(self, grace: float = 5.0) -> bool:
-        """Whether it went by itself; afterwards nothing that it started lives."""
+        """Return whether it went by itself; afterwards nothing that it started lives."""
 
     def kill_now(self) -> None:
-        """Ends everything without a grace, and does not wait for it."""
+        """End everything without a grace, and do not wait for it."""
 
 
 class Spawn(Protocol):
-    """Starts a command, without a shell, that never outlives us."""
+    """A function that starts a command, without a shell, that never outlives us."""
 
     async def __call__(
         self,
@@ -76,4 +76,4 @@ class Spawn(Protocol):
         stderr: int | Literal["pipe"],
         stdin: Literal["pipe"] | None = None,
     ) -> Process:
-        """Raises FileNotFoundError, PermissionError, OSError."""
+        """Start a command. Raises FileNotFoundError, PermissionError, OSError."""

@@ -50,7 +50,7 @@ class InstalledBrowser:
 
 
 def find_browser(environ: Mapping[str, str], explicit: str = "") -> InstalledBrowser | None:
-    """The browser to start, or None.
+    """Return the browser to start, or None.
 
     A browser that is named, by `explicit` or else by the variable, is never replaced by another
     one: whoever names one wants to be told that it is missing.
@@ -64,14 +64,14 @@ def find_browser(environ: Mapping[str, str], explicit: str = "") -> InstalledBro
 
 
 def needs_no_sandbox() -> bool:
-    """Whether Chromium starts only with --no-sandbox, because we are root on Linux."""
+    """Tell whether Chromium starts only with --no-sandbox, because we are root on Linux."""
     return sys.platform.startswith("linux") and os.geteuid() == 0
 
 
 def lend_ffmpeg(environ: Mapping[str, str], make_folder: Callable[[], Path]) -> dict[str, str]:
     """Return the variables by which Playwright's driver finds an ffmpeg to record videos with.
 
-    None where it has downloaded its own, or where there is no other. The system's is linked to
+    Empty where it has downloaded its own, or where there is no other. The system's is linked to
     where the driver looks, in a folder of ours, beside links to all that Playwright downloaded.
 
     Raises:
@@ -95,7 +95,7 @@ def lend_ffmpeg(environ: Mapping[str, str], make_folder: Callable[[], Path]) -> 
 
 
 def _ffmpeg_download() -> Path | None:
-    """Where Playwright has its ffmpeg, below the folder of its downloads."""
+    """Return where Playwright has its ffmpeg, below the folder of its downloads."""
     spec = importlib.util.find_spec("playwright")
     for package in (spec and spec.submodule_search_locations) or ():
         listed = json.loads((Path(package) / "driver" / "package" / "browsers.json").read_bytes())
@@ -147,7 +147,7 @@ def _playwright_folders(environ: Mapping[str, str], home: Path) -> Iterator[Path
 
 
 def _downloaded(folder: Path) -> list[Path]:
-    """Chromiums that Playwright keeps in a folder, the newest revision first."""
+    """Return the Chromiums that Playwright keeps in a folder, the newest revision first."""
     if sys.platform == "darwin":
         found = folder.glob("chromium-*/chrome-mac*/*.app/Contents/MacOS/*")
     else:
@@ -169,5 +169,5 @@ def _search_path(environ: Mapping[str, str]) -> str:
 
 
 def _expand(path: str, environ: Mapping[str, str]) -> str:
-    """`~/…` as a shell has it; a variable set in a client's JSON never saw one."""
+    """Expand `~/…` as a shell does; a variable set in a client's JSON never saw one."""
     return str(home_folder(environ) / path[2:]) if path.startswith("~/") else path

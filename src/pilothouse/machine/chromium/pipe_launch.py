@@ -27,7 +27,7 @@ class SharedLaunch:
 
     def __init__(self, program: Path) -> None:
         self.program = program
-        """What Playwright is to start instead of the browser."""
+        """Program that Playwright is to start instead of the browser."""
         self.came: asyncio.Future[BrowserPipe] = asyncio.get_running_loop().create_future()
         self._is_taken = False
 

@@ -16,7 +16,7 @@ import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket, socketpair
 
 READS, WRITES = 3, 4
-"""Where Chromium has its pipe."""
+"""Descriptors by which Chromium reads commands and writes answers and events."""
 
 
 def main(path: str, argv: list[str]) -> None:

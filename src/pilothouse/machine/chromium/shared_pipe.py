@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 SLICE_BYTES = 16 * 1024
-"""Of the observer's messages are taken in at once, so that a flood lets other tasks in."""
+"""Bytes of the observer's messages taken in at once, so that other tasks run during a flood."""
 HOLD_S = 0.02
-"""How long the observer waits for a call at most: a call may wait for what it observes."""
+"""Seconds that the observer waits for a call at most: a call may wait for what it observes."""
 OBSERVER_BYTES = 64 * 1024 * 1024
-"""May wait for the observer."""
+"""Bytes that may wait for the observer."""
 DRIVER_BYTES = 256 * 1024 * 1024
-"""May wait for a driver that does not read."""
+"""Bytes that may wait for a driver that does not read."""
 BROWSER_BYTES = 1024 * 1024
-"""May wait for a browser that does not read, before its driver has to."""
+"""Bytes that may wait for a browser that does not read, before its driver has to."""
 ATTACH_S = 15.0
 ENDS = 4
-"""Of a driver and of a browser, each with one that is read from and one that is written to."""
+"""Number of ends: a driver's and a browser's, each one to read from and one to write to."""
 
 
 class BrowserPipe:
@@ -55,7 +55,7 @@ class BrowserPipe:
         self._line: ObserverLine | None = None
         self._attached: asyncio.Future[str] | None = None
         self._slow: set[object] = set()
-        """Who lags so far behind that the browser is not read from."""
+        """Readers that lag so far behind that the browser is not read from."""
         self._from_driver = _End(self._take_commands, self.close)
         self._from_browser = _End(self._take_messages, self.close)
         # Only the other end of the pair tells that all has been read.
@@ -79,7 +79,7 @@ class BrowserPipe:
         return pipe
 
     def close(self) -> None:
-        """Pass the end of one side on; what was said before it still arrives."""
+        """Pass the end of one side on; what was sent before it still arrives."""
         if self.closed.is_set():
             return
         self.closed.set()
@@ -189,7 +189,7 @@ class ObserverLine:
         self._take = take
         self._waiting: deque[bytes] = deque()
         self._next: asyncio.Handle | None = None
-        """When more is taken; also while it is held."""
+        """Handle of the next slice, None without one; a timer's while messages are held."""
         self._ended = False
 
     def put(self, message: bytes) -> None:
@@ -242,7 +242,7 @@ class ObserverLine:
             self._next = asyncio.get_running_loop().call_soon(self._take_slice)
 
     def end(self) -> None:
-        """Take in what the browser said last; then this is closed."""
+        """Take in what the browser sent last; then this is closed."""
         self._ended = True
         self.take_some()
 
@@ -264,7 +264,7 @@ class _End(asyncio.BufferedProtocol):
         self._on_data = on_data
         self._on_end = on_end
         self.on_full: Callable[[bool], None] = lambda full: None
-        """Is told when more waits to be written than should, and when it does no longer."""
+        """Callback for when more waits to be written than should, and when it does no longer."""
         self._buffer = memoryview(bytearray(READ_BYTES if on_data else 1))
         self._transport: asyncio.Transport | None = None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MCP_PATHS = ("/mcp", "/message")
 OPEN_PATHS = ("/health", "/", "/style.css")
-"""What holds no data: everybody may have it where a token was set, as with OAuth."""
+"""Paths that hold no data: everybody may have them where a token was set, as with OAuth."""
 OPEN_FOLDER = "/assets/"
 QUERY = "token"
 COOKIE = "pilothouse"
@@ -32,7 +32,7 @@ _COOKIE_PURPOSE = b"pilothouse dashboard"
 
 @dataclass(frozen=True, slots=True)
 class AccessRefused:
-    """An answer instead of the one that was asked for."""
+    """An answer in place of the one that was requested."""
 
     status: int
     body: bytes
@@ -41,16 +41,16 @@ class AccessRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Judges the requests of one listener."""
+    """The rules by which one listener judges requests."""
 
     token: Callable[[], str | None]
     """The token that is good for now, if there is one."""
     shown_by: str = "pilothouse token --http"
     """The command that prints it."""
     by_token_alone: bool = False
-    """The token was set, so that it decides, whoever asks."""
+    """The token was set: it alone decides, whoever asks."""
     trusts_own_user: bool = True
-    """Without a token."""
+    """Our own user and root need no token, unless `by_token_alone`."""
     has_pages: bool = True
     """A browser may keep a cookie instead of the token."""
     is_https: bool = False
@@ -58,7 +58,7 @@ class Access:
 
     @property
     def asks_for_callers(self) -> bool:
-        """Whether it matters whose process has connected."""
+        """Tell whether it matters whose process has connected."""
         return self.trusts_own_user and not self.by_token_alone
 
     def judge(

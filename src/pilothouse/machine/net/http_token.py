@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 FORM = re.compile(r"[A-Za-z0-9_-]{43}")
 _SENDABLE = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""What may stand behind "Bearer" (RFC 6750)."""
+"""Form of a token that may stand behind "Bearer" (RFC 6750)."""
 LEAST_OUTSIDE = 16
-"""Characters of a token that guards more than this machine: nobody counts who guesses."""
+"""Fewest characters of a token that guards more than this machine: nobody counts guesses."""
 
 
 def http_token_file(settings: Settings) -> SecretFile:

@@ -29,7 +29,7 @@ _RECENT = 8
 
 
 class Caller(Enum):
-    """Who has connected."""
+    """The user who has connected, as seen from ours."""
 
     OWN = "own"
     """Our own user, or root."""

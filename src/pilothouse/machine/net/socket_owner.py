@@ -46,11 +46,11 @@ class SocketEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SocketOwner:
-    """Whose a socket is."""
+    """The owner of a socket."""
 
     uid: int
     inode: int
-    """0: no process holds the socket any more, and the kernel shows it as root's."""
+    """Inode of the socket; 0: no process holds it any more, and the kernel shows it as root's."""
 
 
 class OwnerUnknown(Exception):
@@ -89,7 +89,7 @@ def _same_family(local: SocketEnd, remote: SocketEnd) -> tuple[SocketEnd, Socket
 
 @cache
 def netlink_answers() -> bool:
-    """Return whether the kernel tells by netlink who owns a socket.
+    """Tell whether the kernel answers by netlink who owns a socket.
 
     It is asked about one of our own: "no such socket" is also the answer of a kernel that does not
     know the question.
@@ -105,7 +105,7 @@ def netlink_answers() -> bool:
 
 
 def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> SocketOwner | None:
-    """Raises OSError where the kernel refuses the question."""
+    """Return the owner by netlink. Raises OSError where the kernel refuses the question."""
     answer = _answer(local, remote, transport)
     if answer is None:
         return None
@@ -119,7 +119,7 @@ def _ask(local: SocketEnd, remote: SocketEnd, transport: Transport) -> SocketOwn
 def _answer(
     local: SocketEnd, remote: SocketEnd, transport: Transport
 ) -> tuple[int, tuple[int, int], SocketOwner] | None:
-    """Return the state, the ports and the owner of a socket as the kernel tells them."""
+    """Return the state, the ports and the owner of a socket as the kernel answers."""
     # One for each question: it costs microseconds, and nothing is shared with threads and children.
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG

@@ -28,15 +28,15 @@ DAY_S = 86_400.0
 PACKETS = "packets"
 WRAP = "wrap"
 WRAP_FOLDER = "pilothouse-wrap-"
-"""How the folders in the temp folder begin in which wrapped servers have their logs."""
+"""Prefix of the folders in the temp folder in which wrapped servers have their logs."""
 COMPANIONS = ("-wal", "-shm")
-"""Of a database."""
+"""Suffixes of the files beside a database."""
 LOGS = "server logs"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 type Mark = Callable[[Settings, Mapping[str, str], str], str | Path]
-"""Names the file or folder that a living process has locked which uses an entry, from its place;
-empty if none does."""
+"""A function that returns the file or folder, from an entry's place, that the living process which
+uses the entry has locked; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class StateFolder:
 
     kind: str
     base: str
-    """Which of the state folders it lies in."""
+    """Kind of the state folder in which it lies."""
     folder: str
     names: str
     """A pattern of the whole names that we give: a home may be a folder in which its user has other
     things, and these are no business of ours."""
     are_folders: bool = False
     stays: str = ""
-    """Why its entries are not removed from here; they are counted."""
+    """Reason why its entries are not removed from here, empty if they are; they are counted."""
     least_days: int = 0
-    """An entry stays so long whatever else has room, and goes by its age alone."""
+    """Days that an entry stays whatever else has room; it goes by its age alone."""
     each: str = ""
     """The cap of one entry, which makes room in itself."""
     mark: Mark = lambda *_: ""
@@ -71,7 +71,7 @@ class FoundEntry:
 
     kept: Kept
     parts: Mapping[str, int]
-    """Bytes by the parts that `status` tells of."""
+    """Bytes by the parts that `status` lists."""
 
 
 def _own(_: Settings, __: Mapping[str, str], name: str) -> str:
@@ -156,7 +156,7 @@ def measured(place: StateFolder, name: str, folder: int, now: float) -> FoundEnt
 def _measured(
     place: StateFolder, name: str, folder: int, parts: Counter[str], now: float
 ) -> float | None:
-    """Measure an entry; when it was written last, None for what is none of ours.
+    """Measure an entry; return when it was written last, None for what is none of ours.
 
     Raises:
         OSError: it is not there.
@@ -181,7 +181,7 @@ def _measured(
 
 
 def _measure(name: str | Path, folder: int | None, parts: Counter[str], now: float) -> float:
-    """Add up the sizes below a folder; when anything in it was written last."""
+    """Add up the sizes below a folder; return when anything in it was written last."""
     newest = 0.0
     seen: set[tuple[int, int]] = set()
     for _, __, files, here in os.fwalk(name, dir_fd=folder, follow_symlinks=False):
