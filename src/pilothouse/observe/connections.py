@@ -37,7 +37,7 @@ class CdpConnections:
         priority: CallPriority | None,
         opened: Callable[[Key, Browser], None],
     ) -> None:
-        """`opened` is told of each new connection, and serves it."""
+        """Call `opened` with each new connection; it serves the connection."""
         self._settings = settings
         self._environ = environ
         self._foreign_ports = foreign_ports
@@ -45,14 +45,14 @@ class CdpConnections:
         self._opened = opened
         self._browsers: dict[Key, Browser] = {}
         self.pipes: dict[Key, BrowserPipe] = {}
-        """Of browsers that this agent's sessions started."""
+        """Pipes of browsers that this agent's sessions started."""
         self._connecting = asyncio.Lock()
         self._retired: Counter[str] = Counter()
         """Counts of connections that are gone."""
 
     @asynccontextmanager
     async def using(self, host: str | None, port: int | None) -> AsyncIterator[Browser]:
-        """A connected browser that stays connected for the block, whoever else is done with it.
+        """Hold a browser that stays connected for the block, whoever else is done with it.
 
         Raises:
             BrowserUnreachable: nothing answers there, or it is no browser.
@@ -121,7 +121,7 @@ class CdpConnections:
         return self._browsers.get(key)
 
     def retire(self, key: Key) -> None:
-        """Its connection is gone, or about to be closed."""
+        """Forget a browser whose connection is gone, or about to be closed; keep its counts."""
         self._retired += counted(self._browsers.pop(key).cdp.counts)
 
     async def close(self, key: Key) -> None:
@@ -136,7 +136,7 @@ class CdpConnections:
             await self.close(key)
 
     def totals(self) -> Counter[str]:
-        """What /metrics counts, of all connections that there ever were."""
+        """Return what /metrics counts, of all connections that there ever were."""
         totals = Counter(self._retired)
         for browser in self._browsers.values():
             totals += counted(browser.cdp.counts)

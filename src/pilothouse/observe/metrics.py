@@ -19,7 +19,7 @@ NAMES = {
     "cdp_commands": "Commands sent to browsers",
     "cdp_command_milliseconds": "Time in which browsers answered commands, in all",
 }
-"""Each counter and what it says."""
+"""Counters of /metrics, each with its help text."""
 
 
 def totals_of(observation: Observation) -> Counter[str]:

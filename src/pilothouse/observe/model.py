@@ -60,7 +60,7 @@ class Seen:
     __slots__ = ("at", "kind", "level", "method", "packed", "request_id", "status", "url")
 
     def __init__(self, at: float, event: dict[str, Any]) -> None:
-        """Raises TypeError when something that readers rely on is not what the protocol says."""
+        """Pack an event. Raises TypeError when what readers rely on is not as the protocol says."""
         self.at = at
         self.kind: Kind = event["kind"]
         if self.kind != "console":  # whose parts are all of our own making
@@ -85,7 +85,7 @@ class Seen:
         request_id: str,
         packed: bytes,
     ) -> Seen:
-        """One that was kept elsewhere and comes back as it was."""
+        """Make one that was kept elsewhere and comes back as it was."""
         seen = cls.__new__(cls)
         seen.at, seen.kind, seen.url, seen.method = at, kind, url, method
         seen.level, seen.status, seen.request_id, seen.packed = level, status, request_id, packed
@@ -98,7 +98,7 @@ class Seen:
 
     @property
     def keys(self) -> frozenset[str]:
-        """What relates it to other events of the session's timeline."""
+        """Keys that relate it to other events of the session's timeline."""
         found = {f"request:{self.request_id}"} if self.request_id else set()
         if self.kind == "response" and (joined := _EXCHANGE.search(self.packed)):
             found.add(f"exchange:{joined[1].decode()}")
@@ -136,7 +136,7 @@ def _check(event: dict[str, Any]) -> None:
 
 
 def pack(event: Mapping[str, Any]) -> bytes:
-    """JSON bytes; halves of characters, which JavaScript allows, are replaced."""
+    """Return JSON bytes; halves of characters, which JavaScript allows, are replaced."""
     try:
         packed = orjson.dumps(event)
     except TypeError:
@@ -148,7 +148,7 @@ def pack(event: Mapping[str, Any]) -> bytes:
 
 
 def _bounded(value: Any) -> Any:
-    """Whole numbers that do not fit 64 bits as text: JSON has no limit, orjson has."""
+    """Turn whole numbers that do not fit 64 bits into text: JSON has no limit, orjson has."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     if isinstance(value, dict):
@@ -160,7 +160,7 @@ def _bounded(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What of a target is kept at all. Blocking is judged first, then allowing."""
+    """The rules for what of a target is kept at all. Blocking is judged first, then allowing."""
 
     kinds: tuple[str, ...] = ()
     """`console`, `log`, `network`; none means all."""

@@ -67,7 +67,7 @@ class Observatory:
         foreign_ports: Callable[[], frozenset[int]] = frozenset,
         priority: CallPriority | None = None,
     ) -> None:
-        """`count` adds to a counter of /metrics, `keep` is where all events go beside the ring.
+        """Let `count` add to a counter of /metrics; all events go to `keep` beside the ring.
 
         `debug_port` gives the port of an e2e session of this agent, `foreign_ports` those of
         other agents' sessions. Floods of events wait for calls by `priority`.
@@ -86,7 +86,7 @@ class Observatory:
         self._expired: dict[str, float] = {}
         """Targets whose time to live was over, each with it in seconds; the newest last."""
         self._next_seqs: dict[str, int] = {}
-        """Of targets whose observation was dropped: their seq goes on, it never begins again."""
+        """Next seq of targets whose observation was dropped: it goes on, and never begins again."""
         self._connections = CdpConnections(settings, environ, foreign_ports, priority, self._opened)
         self._retired: Counter[str] = Counter()
         """Counts of observations that are gone."""
@@ -255,7 +255,7 @@ class Observatory:
         return observation
 
     def _take_page(self, key: Key, target_id: str) -> Observation:
-        """One that the app opened: it is recorded before anybody knows of it."""
+        """Observe a page that the app opened, before anybody knows of it."""
         observation = self._new(target_id, key)
         observation.implicit, observation.state = True, "observing"
         self._observations[target_id] = observation
@@ -288,7 +288,7 @@ class Observatory:
         return host, own_port
 
     def _forget_failed(self, observation: Observation, before: State | None) -> None:
-        """`before` is what it was when it was there already."""
+        """Forget an observation that failed, or return it to its state `before`, if it had one."""
         if before is None:
             del self._observations[observation.target_id]
         else:
@@ -317,7 +317,7 @@ class Observatory:
         return observation
 
     def _stored(self, target_id: str) -> Observation | None:
-        """A target that an earlier run recorded."""
+        """Return a target that an earlier run recorded, if there is one."""
         if self._keep is None or not self._keep.holds(target_id):
             return None
         observation = self._new(target_id, (self._settings.cdp_host, self._settings.cdp_port))
@@ -347,7 +347,7 @@ class Observatory:
             await self._connections.close_unused(key)
 
     def _drop(self, observation: Observation) -> None:
-        """Out of memory; what a store keeps stays there until cdp_clear_events."""
+        """Drop it from memory; what a store keeps stays there until cdp_clear_events."""
         self._retired += totals_of(observation)
         self._observations.pop(observation.target_id, None)
         self._next_seqs[observation.target_id] = observation.ring.next_seq
@@ -460,7 +460,7 @@ async def open_observatory(
     make: Callable[[TaskGroup], Observatory],
     at_scrape: Callable[[Callable[[], None]], Callable[[], None]],
 ) -> AsyncIterator[Observatory]:
-    """The observatory of one session, until the block ends; `at_scrape` registers what brings its
+    """Open the observatory of one session for the block; `at_scrape` registers what brings its
     counters up to date before /metrics is read."""
     async with anyio.create_task_group() as tasks:
         observatory = make(tasks)

@@ -22,7 +22,7 @@ class Observer(Protocol):
         """All of them, also those that have ended and are still readable."""
 
     async def targets(self, host: str | None, port: int | None) -> list[Target]:
-        """Raises BrowserUnreachable, SecurityBlocked."""
+        """Return a browser's targets. Raises BrowserUnreachable, SecurityBlocked."""
 
     async def observe(
         self,
@@ -36,7 +36,7 @@ class Observer(Protocol):
         buffer_size: int | None,
         ttl_sec: int | None,
     ) -> Observation:
-        """Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
+        """Observe. Raises BrowserUnreachable, SecurityBlocked, TargetNotFound, AlreadyObserving."""
 
     def share(self, session_id: str, pipe: BrowserPipe) -> Key:
         """Reach an e2e session's own browser by its pipe; return the place to name it by."""
@@ -46,7 +46,7 @@ class Observer(Protocol):
         every page that is opened later, before it runs."""
 
     async def leave(self, key: Key) -> None:
-        """The browser of that place is about to end: nothing is waited for any more."""
+        """Leave the browser of that place, which is about to end: wait for nothing any more."""
 
     def place(
         self, session_id: str | None, host: str | None, port: int | None
@@ -55,25 +55,25 @@ class Observer(Protocol):
         raises SessionUnknown."""
 
     async def stop(self, target_id: str, *, drop_buffer: bool) -> None:
-        """Raises NotObserving."""
+        """Stop observing a target. Raises NotObserving."""
 
     def find(self, target_id: str) -> Observation:
-        """The observation, also one that was stopped or lost its browser; raises NotObserving."""
+        """Return an observation, also one stopped or without its browser; raises NotObserving."""
 
     async def title(self, target_id: str) -> str | None:
-        """The tab's title; None where it cannot be known."""
+        """Return the tab's title; None where it cannot be known."""
 
     async def value(self, target_id: str, expression: str) -> Any:
-        """What an expression is in the tab's document; None where it cannot be known."""
+        """Return what an expression is in the tab's document; None where it cannot be known."""
 
     async def ask(self, target_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send a tab that is observed a command; raises BrowserUnreachable."""
 
     async def picture(self, target_id: str) -> bytes:
-        """A JPEG of what the tab shows now; empty where it cannot be had."""
+        """Return a JPEG of what the tab shows now; empty where it cannot be had."""
 
     async def body(self, target_id: str, request_id: str) -> Body:
-        """Raises NotObserving, BodyNotAvailable."""
+        """Return a response's body. Raises NotObserving, BodyNotAvailable."""
 
     def set_filters(self, target_id: str, filters: Filters) -> None:
-        """Raises NotObserving."""
+        """Replace the filters of a target. Raises NotObserving."""

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from pilothouse.observe.record.observation import Observation
 
 BODY_S = 20.0
-"""How long a browser may take for a body: longer than one of 200 MB takes on a busy machine, and
+"""Seconds that a browser may take for a body: more than one of 200 MB takes on a busy machine, and
 less than clients wait for a call."""
 _GET = "Network.getResponseBody"
 
 
 class BodyFetcher:
-    """Gets the bodies of one browser's responses."""
+    """The fetcher of one browser's response bodies."""
 
     def __init__(self, cdp: Callable[[], Cdp], plain: Mapping[str, str]) -> None:
-        """`plain` has for a page's session a second one without durable messages, which alone has
-        what a service worker answered."""
+        """Take as `plain`, for a page's session, a second one without durable messages, which alone
+        has what a service worker answered."""
         self._cdp = cdp
         self._plain = plain
 
@@ -59,7 +59,7 @@ class BodyFetcher:
             return cdp.post(_GET, {"requestId": request_id}, session)
 
         plain = self._plain.get(session, "")
-        # Of what a service worker answered the plain one alone has a body, and not for long.
+        # Only the plain session has a body of what a service worker answered, and not for long.
         first, other = (plain, session) if plain and known.from_worker else (session, plain)
         ask(first).add_done_callback(partial(keep, other=other))
 

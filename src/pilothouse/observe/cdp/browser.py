@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 BROWSER_BUFFER_BYTES = 200 * 1024 * 1024
 RESOURCE_BUFFER_BYTES = 20 * 1024 * 1024
 POST_DATA_BYTES = 2 * 1024 * 1024
-"""What is sent beyond this comes without its data, not even with the beginning of it."""
+"""Bytes of posted data; more comes without any data, not even the beginning of it."""
 ATTACH = "Target.attachToTarget"
 PICTURE_QUALITY = 60
 PICTURE_S = 2.0
-"""How long a page may take to show itself; one that is busy is shown the next time."""
+"""Seconds that a page may take to show itself; one that is busy is shown the next time."""
 _BUFFERS = {
     "maxTotalBufferSize": BROWSER_BUFFER_BYTES,
     "maxResourceBufferSize": RESOURCE_BUFFER_BYTES,
 }
 _RECORDED = INTERESTING - {"Inspector.targetCrashed"}
-"""What becomes a record just as it comes."""
+"""Events that become a record just as they come."""
 _LOADED = {"Page.domContentEventFired": "contentLoadTime", "Page.loadEventFired": "loadTime"}
-"""Under which name the navigation says when its document was loaded."""
+"""Names under which a navigation says when its document was loaded, by event."""
 _ABOUT_RECORDS = {*_LOADED, "Inspector.targetCrashed", "Runtime.executionContextsCleared"}
-"""What is no record of its own, and yet says something about those that are."""
+"""Events that are no record of their own, and yet say something about those that are."""
 
 
 def _is_target(info: Any) -> bool:
@@ -80,7 +80,7 @@ class Browser:
         priority: CallPriority | None = None,
         pipe: BrowserPipe | None = None,
     ) -> None:
-        """With a pipe, that is how it is reached, and not at its endpoint."""
+        """Prepare a connection by the pipe, if there is one, and else to the endpoint."""
         self.endpoint = endpoint
         self._pipe = pipe
         self._priority = priority
@@ -90,18 +90,18 @@ class Browser:
         self._plain: dict[str, str] = {}
         """Page session → its second one, without durable messages: see `_attach_plain`."""
         self._has_service_workers = False
-        """Whether one of a site was seen; it may answer any page from its first request on."""
+        """True once one of a site was seen; it may answer any page from its first request on."""
         self._attaching: set[str] = set()
-        """Targets that are asked for by themselves: the browser tells of it before it answers."""
+        """Targets that we are attaching to: the browser reports that before it answers."""
         self._bodies = BodyFetcher(lambda: self.cdp, self._plain)
         self._explainer = ErrorDetails(self._ask)
         self._background: set[asyncio.Future[None]] = set()
         self._held: dict[str, str] = {}
         """Targets that are being attached to, each with the session in which it waits, if any."""
         self.take_page: Callable[[str], Observation] | None = None
-        """In a browser of our own: every page that comes is observed, before it runs."""
+        """Callback in a browser of our own: every page that comes is observed, before it runs."""
         self.callers = 0
-        """How many calls are under way on this connection."""
+        """Number of calls under way on this connection."""
 
     @property
     def cdp(self) -> Cdp:
@@ -111,11 +111,11 @@ class Browser:
 
     @property
     def is_used(self) -> bool:
-        """Whether the connection must stay: for a call, for a tab, or for pages yet to come."""
+        """Tell whether the connection must stay: for a call, a tab, or pages yet to come."""
         return bool(self._page_session or self.callers or self.take_page)
 
     async def open(self) -> None:
-        """Raises OSError, TimeoutError or CdpError."""
+        """Open the connection. Raises OSError, TimeoutError or CdpError."""
         if self._pipe is not None:
             self._cdp = await Cdp.share(self._pipe, self._on_event, self._priority)
         else:
@@ -130,14 +130,14 @@ class Browser:
             await self._cdp.close()
 
     async def targets(self) -> list[Target]:
-        """All targets that a person would call one; the browser's own surfaces are left out."""
+        """Return what a person would call a target; the browser's own surfaces are left out."""
         answer = await self.cdp.call("Target.getTargets", deadline=ENABLE_S)
         infos = answer.get("targetInfos")
         known = infos if isinstance(infos, list) else []
         return [_target(info) for info in known if _is_target(info)]
 
     async def title(self, target_id: str) -> str | None:
-        """The tab's title as the browser knows it: a page that has just loaded answers late.
+        """Return the tab's title as the browser knows it: a page that has just loaded answers late.
         None for a tab that is gone."""
         try:
             info = await self._info(target_id)
@@ -146,7 +146,7 @@ class Browser:
         return own_title(str(info.get("title", "")), str(info.get("url", "")))
 
     async def _info(self, target_id: str) -> dict[str, Any]:
-        """What the browser knows of a target. Raises CdpError."""
+        """Return what the browser knows of a target. Raises CdpError."""
         method = "Target.getTargetInfo"
         told = await self.cdp.call(method, {"targetId": target_id}, deadline=ENABLE_S)
         info: dict[str, Any] = part_of(method, told, "targetInfo", dict)
@@ -155,13 +155,13 @@ class Browser:
         return info
 
     async def _session_with(self, params: dict[str, Any]) -> str:
-        """Attach to a target; the session with it. Raises CdpError."""
+        """Attach to a target; return the session with it. Raises CdpError."""
         answer = await self.cdp.call(ATTACH, params, deadline=ENABLE_S)
         return part_of(ATTACH, answer, "sessionId", str)
 
     async def value(self, target_id: str, expression: str) -> Any:
-        """What an expression is in the tab's document; None for what throws, and where the page
-        goes away before it can answer."""
+        """Return what an expression is in the tab's document; None for what throws, and where the
+        page goes away before it can answer."""
         session = self._page_session.get(target_id)
         if session is None:
             return None
@@ -181,7 +181,7 @@ class Browser:
         return await self.cdp.call(method, params, session)
 
     async def picture(self, target_id: str) -> bytes:
-        """A JPEG of what the tab shows; empty where it does not answer soon."""
+        """Return a JPEG of what the tab shows; empty where it does not answer soon."""
         session = self._page_session.get(target_id)
         if session is None:
             return b""
@@ -289,7 +289,7 @@ class Browser:
             self.cdp.post("Network.configureDurableMessages", _BUFFERS, session)
 
     async def _attach_workers(self, observation: Observation, origin: str) -> None:
-        """Workers of an origin that run already report to a page of it as well.
+        """Attach the running workers of an origin, which report to a page of it as well.
 
         The browser attaches new ones by itself, but those of an origin that nobody observed when
         they started were let go.
@@ -306,7 +306,7 @@ class Browser:
                     await self._attach_worker(target, observation)
 
     def _share_workers(self, observation: Observation, origin: str) -> None:
-        """Those that are attached already; at once, because their next event may be under way."""
+        """Share attached workers with a page; at once, as their next event may be under way."""
         heard = {
             one.target_id for one in self._sessions.values() if observation in one.observations
         }
@@ -326,7 +326,7 @@ class Browser:
         except CdpError:
             return  # it ended meanwhile
         if session in self._sessions:
-            return  # taken when the browser told of it
+            return  # taken when the browser reported it
         if any(held.target_id == target.id for held in self._sessions.values()):
             self.cdp.post("Target.detachFromTarget", {"sessionId": session})
             return
@@ -334,9 +334,9 @@ class Browser:
         self._enable(session, target.type, observation)
 
     async def _attach_plain(self, target_id: str) -> None:
-        """With durable messages the browser keeps what came from the network, and has no body of
-        what a service worker answered. A second session without them has it, until the page goes
-        elsewhere; what it tells otherwise is told already, and passed over."""
+        """Attach a second session without durable messages. With them the browser keeps what came
+        from the network, and has no body of what a service worker answered; this session has it
+        until the page goes elsewhere. Its other events are repeats, and ignored."""
         page = self._page_session.get(target_id)
         if page is None or page in self._plain:
             return
@@ -354,7 +354,7 @@ class Browser:
         self.cdp.post("Network.enable", _BUFFERS, plain)
 
     async def _enable_worker(self, session: str, observations: list[Observation]) -> None:
-        """A service worker waits until its pages can keep what it answers."""
+        """Let a service worker run once its pages can keep what it answers."""
         try:
             for observation in observations:
                 await self._attach_plain(observation.target_id)
@@ -380,7 +380,7 @@ class Browser:
     def _of_page(
         self, method: str, params: dict[str, Any], attached: Attached, session: str
     ) -> None:
-        """Take what says something about records that are there."""
+        """Take an event that changes records that are there."""
         if method == "Inspector.targetCrashed":
             self._crashed(attached, session)
             return
@@ -452,10 +452,10 @@ class Browser:
     def _done(self, task: asyncio.Future[None]) -> None:
         self._background.discard(task)
         if not task.cancelled():
-            task.exception()  # a connection that was lost is told elsewhere
+            task.exception()  # a connection that was lost is reported elsewhere
 
     def _child(self, params: dict[str, Any], parent: Attached | None) -> None:
-        """A frame or worker was attached: observe it, or let it run on unobserved."""
+        """Observe a frame or worker that was attached, or let it run on unobserved."""
         session, info = str(params["sessionId"]), params["targetInfo"]
         kind, url, target_id = info["type"], info.get("url", ""), info["targetId"]
         if kind == "service_worker" and url.startswith("http") and not self._has_service_workers:
@@ -467,7 +467,7 @@ class Browser:
             return
         asked = target_id in self._attaching and not params.get("waitingForDebugger")
         if session in self._sessions or (parent is None and (asked or kind not in ORIGIN_WORKERS)):
-            return  # told of what we attached ourselves
+            return  # a report of what we attached ourselves
         if parent is None or kind in ORIGIN_WORKERS:
             wanted = self._of_origin(origin_of(url))
         else:
@@ -491,7 +491,7 @@ class Browser:
             self._enable(session, kind, wanted[0])
 
     def _new_page(self, session: str, target_id: str, url: str) -> None:
-        """A popup, say, that waits for us: what it does first is recorded too."""
+        """Observe a page, say a popup, that waits for us: what it does first is recorded too."""
         if target_id in self._held:
             self._held[target_id] = session  # it is being attached to, and must not start before
             return
@@ -538,6 +538,6 @@ class Browser:
                 observation.note("detached", url=attached.url, reason=why)
 
     async def body(self, observation: Observation, request_id: str) -> Body:
-        """Raises CdpError with the browser's own reason."""
+        """Return a response's body. Raises CdpError with the browser's own reason."""
         page = self._page_session.get(observation.target_id, "")
         return await self._bodies.body(observation, request_id, page)

@@ -30,12 +30,12 @@ CONNECT_S = 15.0
 ENABLE_S = 5.0
 COMMAND_S = 30.0
 MOST_SAID = 2_000
-"""Characters of what a browser says of an error."""
+"""Characters that are kept of a browser's error message."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 
 class Carrier(Protocol):
-    """What takes messages to a browser: a `Pausable` that may be closed."""
+    """A transport of messages to a browser: a `Pausable` that may be closed."""
 
     closed: asyncio.Event
 
@@ -72,7 +72,7 @@ class _Pending:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened on a connection."""
+    """Counts of what happened on a connection."""
 
     frames: int = 0
     bad_frames: int = 0
@@ -96,7 +96,7 @@ class Cdp:
 
     @classmethod
     async def open(cls, url: str, on_event: OnEvent, priority: CallPriority | None = None) -> Cdp:
-        """Raises OSError, TimeoutError or CdpError when the browser cannot be reached."""
+        """Connect. Raises OSError, TimeoutError or CdpError if the browser cannot be reached."""
         cdp = cls(on_event, priority)
         try:
             cdp._wire = await connect(url, cdp._take, max_bytes=MAX_FRAME_BYTES, deadline=CONNECT_S)
@@ -206,7 +206,7 @@ class Cdp:
     # The wire
 
     def _take(self, raw: bytes) -> None:
-        """One frame. Whatever is wrong with it, the next one is read."""
+        """Take in one frame. Whatever is wrong with it, the next one is read."""
         self.counts.frames += 1
         try:
             message = _parse(raw)

@@ -47,7 +47,7 @@ class CdpEndpoint:
 async def find_endpoint(
     host: str, port: int, *, local_only: bool, environ: Mapping[str, str]
 ) -> CdpEndpoint:
-    """The WebSocket of the browser on that port.
+    """Return the WebSocket of the browser on that port.
 
     Raises:
         SecurityBlocked: the host, or what answered there, is not this machine.
@@ -105,7 +105,7 @@ async def _addresses(host: str, port: int, *, local_only: bool) -> list[str]:
 
 
 def _checked_path(body: bytes, port: int, *, local_only: bool) -> str:
-    """The path of the WebSocket that the browser names; where it says it lives is judged too."""
+    """Return the WebSocket's path as the browser names it, judging the host it names too."""
     try:
         url = urlsplit(str(json.loads(body)["webSocketDebuggerUrl"]))
         named, named_port = url.hostname or "", url.port
@@ -125,7 +125,7 @@ def _checked_path(body: bytes, port: int, *, local_only: bool) -> str:
 
 
 async def _get(address: str, port: int, path: str, host: str) -> tuple[int, bytes]:
-    """A single GET; a client library would be a heavy import for one line of JSON."""
+    """Send a single GET; a client library would be a heavy import for one line of JSON."""
     shown = f"[{address}]" if ":" in address else address
     request = f"GET {path} HTTP/1.1\r\nHost: {shown}:{port}\r\nConnection: close\r\n\r\n"
     writer = None
@@ -163,7 +163,7 @@ async def _get(address: str, port: int, path: str, host: str) -> tuple[int, byte
 
 
 def active_ports(environ: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Port and WebSocket path of each browser of this user that wrote them down."""
+    """Yield port and WebSocket path of each browser of this user that wrote them down."""
     for folder in profile_folders(environ):
         try:
             lines = (folder / "DevToolsActivePort").read_text().splitlines()
@@ -173,7 +173,7 @@ def active_ports(environ: Mapping[str, str]) -> Iterator[tuple[int, str]]:
 
 
 def profile_folders(environ: Mapping[str, str]) -> list[Path]:
-    """Where Chrome, Chromium and Edge keep their default profiles."""
+    """Return where Chrome, Chromium and Edge keep their default profiles."""
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
     if sys.platform == "darwin":
         base = home / "Library" / "Application Support"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def choose(
     targets: Iterable[Target], target_id: str | None, url_includes: str | None, where: CdpEndpoint
 ) -> Target:
-    """The target of an id, or the first whose address fits.
+    """Return the target of an id, or the first whose address fits.
 
     Raises:
         TargetNotFound: there is none.
@@ -47,7 +47,7 @@ def choose(
 def unattachable(
     target: Target, error: Exception, browser: Browser
 ) -> BrowserUnreachable | TargetNotFound:
-    """What is said of a target that was there and could not be attached to."""
+    """Return the fault for a target that was there and could not be attached to."""
     if not browser.cdp.is_open:
         return BrowserUnreachable(
             f"the browser went away while {target.id} was attached to",
@@ -71,7 +71,7 @@ def unattachable(
 
 
 def bodiless(observation: Observation, request_id: str) -> str:
-    """Why a request has no body, as far as it was recorded; the browser says only that it has none.
+    """Return why a request has no body, by what was recorded; the browser does not say why.
 
     Empty if nothing recorded tells.
     """

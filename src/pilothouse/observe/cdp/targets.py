@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 WORKERS = frozenset({"worker", "shared_worker", "service_worker", "worklet"})
 ORIGIN_WORKERS = frozenset({"shared_worker", "service_worker"})
-"""Those that belong to an origin and not to a page."""
+"""Kinds of workers that belong to an origin and not to a page."""
 NO_AUTO_ATTACH = {"autoAttach": False, "flatten": True, "waitForDebuggerOnStart": False}
 
 
@@ -24,7 +24,7 @@ class Attached:
     url: str
     observations: list[Observation] = field(default_factory=list)
     next_url: str = ""
-    """Where a page is on its way to."""
+    """Address that a page is on its way to."""
 
 
 def auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
@@ -38,12 +38,12 @@ def auto_attach(kinds: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def own_title(title: str, url: str) -> str:
-    """What has no title is shown with its address from the host on instead."""
+    """Return a title; empty if it is the address from the host on, shown for a page without one."""
     host = urlsplit(url).netloc.removeprefix("www.")
     return "" if title in url and host in title else title
 
 
 def origin_of(url: str) -> str:
-    """Of an address that has none, the address itself."""
+    """Return the origin of an address; of one that has none, the address itself."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else url

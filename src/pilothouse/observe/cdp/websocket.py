@@ -22,9 +22,9 @@ _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 READ_BYTES = 16 * 1024
 """Taken from the socket at once: a flood then lets other tasks in every half a millisecond."""
 LARGE_READ_BYTES = 1024 * 1024
-"""Taken at once while a single large frame is coming in."""
+"""Bytes taken at once while a single large frame is coming in."""
 HOLD_S = 0.02
-"""How long a flood waits for a call at most: a call may wait for the flood."""
+"""Seconds that a flood waits for a call at most: a call may wait for the flood."""
 MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -33,7 +33,7 @@ class WireError(Exception):
 
 
 class Frames:
-    """Cuts bytes into messages; pure."""
+    """An incremental cutter of bytes into messages; pure."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
@@ -43,7 +43,7 @@ class Frames:
         """Bytes that the frame at hand still lacks."""
 
     def feed(self, data: bytes | memoryview) -> list[tuple[int, bytes]]:
-        """`(opcode, payload)` of each message and control frame that is complete now.
+        """Return `(opcode, payload)` of each message and control frame that is complete now.
 
         Raises:
             WireError: masked, extended, too large or out of order.
@@ -94,7 +94,7 @@ class Frames:
 
 
 def masked(opcode: int, payload: bytes) -> bytes:
-    """A client's frame; the mask is what the protocol demands of clients."""
+    """Return a client's frame; the mask is what the protocol demands of clients."""
     mask = os.urandom(4)
     length = len(payload)
     head = bytes([0x80 | opcode])
@@ -161,7 +161,7 @@ class Wire(asyncio.BufferedProtocol):
             self.close()
 
     def _handshake(self, data: bytes) -> bytes | None:
-        """Takes the answer's head; what follows it, or None while it is not complete."""
+        """Take the answer's head; return what follows it, or None while it is not complete."""
         assert self._head is not None
         self._head += data
         head, found, rest = bytes(self._head).partition(b"\r\n\r\n")
@@ -222,7 +222,7 @@ class Wire(asyncio.BufferedProtocol):
 async def connect(
     url: str, on_message: Callable[[bytes], None], *, max_bytes: int, deadline: float
 ) -> Wire:
-    """Raises OSError, TimeoutError or WireError."""
+    """Open a connection. Raises OSError, TimeoutError or WireError."""
     parts = urlsplit(url)
     if parts.scheme != "ws" or not parts.hostname:
         raise WireError(f"not a ws:// address: {url[:100]}")
@@ -234,7 +234,7 @@ async def connect(
             lambda: Wire(on_message, max_bytes, key), parts.hostname, port
         )
         try:
-            # No Origin: a browser refuses every one that it was not told of.
+            # No Origin: a browser refuses every one that its flags do not name.
             transport.write(
                 f"GET {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
                 "Upgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -33,7 +33,7 @@ def har(
     version: str,
     missing: int = 0,
 ) -> dict[str, Any]:
-    """The whole archive.
+    """Return the whole archive.
 
     `events` are those of one target in order, as they were kept: unpacked and not yet masked.
     `body_of` gives the kept body of a request id. `missing` is how many events came before these
@@ -96,13 +96,13 @@ class _Exchange:
         return self.first.get("kind") == "websocket"
 
     def reported(self, name: str) -> Any:
-        """What the first event that knows it says."""
+        """Return a field from the first event that has it."""
         events = (self.request, self.response, self.end, self.failure, self.first)
         return next((event[name] for event in events if event and event.get(name)), None)
 
 
 class _Recording:
-    """Sorts events into exchanges, and those into pages."""
+    """The exchanges that events are sorted into, and the pages of those."""
 
     def __init__(self) -> None:
         self.exchanges: list[_Exchange] = []
@@ -132,13 +132,13 @@ class _Recording:
                 self._exchange(event, request_id).messages.append(event)
 
     def used_pages(self) -> list[_Page]:
-        """Pages in order, each with its exchanges; the first only if something came before."""
+        """Return pages in order, with their exchanges; the first only if something came before."""
         for exchange in self.exchanges:
             exchange.page.exchanges.append(exchange)
         return [page for page in self._pages if page.navigated or page.exchanges]
 
     def _exchange(self, event: Event, request_id: str) -> _Exchange:
-        """The hop that an event belongs to, a new one if its request was dropped."""
+        """Return the hop that an event belongs to, a new one if its request was dropped."""
         chain = self._chains.setdefault(request_id, {})
         hop = whole(event.get("hop"))
         if hop not in chain:
@@ -170,7 +170,7 @@ def _without_fragment(event: Event) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes pages and entries as HAR has them."""
+    """A writer of pages and entries as HAR has them."""
 
     clocks: Clocks
     body_of: Callable[[str], Body | None]
@@ -193,12 +193,12 @@ class _Writer:
         }
 
     def _after(self, page: _Page, name: str, started: float) -> float:
-        """Milliseconds from the beginning of a page to what it tells, -1 if it did not."""
+        """Return the milliseconds from a page's beginning to the named moment, -1 if unknown."""
         at = number((page.navigated or {}).get(name))
         return -1 if at is None else round(max(0.0, at + self.clocks.offset - started) * 1000, 3)
 
     def entry(self, exchange: _Exchange) -> dict[str, Any]:
-        # An answer that the browser refused to hand on is told with its failure.
+        # An answer that the browser refused to hand on is reported with its failure.
         sent, answer = exchange.request or {}, exchange.response or exchange.failure or {}
         started = iso(self._started(exchange))
         method = str(exchange.reported("method") or "GET")
@@ -267,7 +267,7 @@ class _Writer:
         return made
 
     def _place(self, sent: Event) -> dict[str, Any]:
-        """The line that a request goes back to, in the terms of Chrome's own export."""
+        """Return the line that a request goes back to, in the terms of Chrome's own export."""
         place = sent.get("initiatedAt")
         if not isinstance(place, dict):
             return {}

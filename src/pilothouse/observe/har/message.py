@@ -30,7 +30,7 @@ _VERSIONS = {"h2": "HTTP/2", "h2c": "HTTP/2", "h3": "HTTP/3"}
 
 
 def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redactor) -> Record:
-    """What was sent; a socket's handshake tells its request headers only with the answer."""
+    """Return what was sent; a socket's handshake has its request headers only in the answer."""
     headers = _headers(sent.get("headers") or answer.get("requestHeaders"), redactor)
     shown_url = redactor.url(url.partition("#")[0])
     made: Record = {
@@ -61,7 +61,7 @@ def request(sent: Fields, answer: Fields, url: str, method: str, redactor: Redac
 def response(
     answer: Fields, status: object, body: Body | None, transferred: object, redactor: Redactor
 ) -> Record:
-    """What came back, as the network told it; without an answer, the same structure with status 0.
+    """Return what came back on the network; without an answer, the same structure with status 0.
 
     A confirmed answer of the cache is 304 here, with the content that the page got.
     """
@@ -95,7 +95,7 @@ def response(
 
 
 def cache(answer: Fields, started: str, redactor: Redactor) -> Record:
-    """What the browser's cache had of it before."""
+    """Return what the browser's cache had of it before."""
     if answer.get("fromDiskCache") is not True:
         return {}
     tag = _first(_headers(answer.get("headers"), redactor), "etag")
@@ -112,7 +112,7 @@ def _phrase(status: int) -> str:
 def _body_size(
     answer: Fields, status: int, headers: list[Record], headers_size: int, transferred: object
 ) -> int:
-    """Bytes of the body on the wire: as its header says, else what came without the headers."""
+    """Return the body's bytes on the wire: by its header, else what came without the headers."""
     if answer.get("fromDiskCache") is True or status in (204, 304):
         return 0
     if answer.get("method") == "HEAD":
@@ -125,12 +125,12 @@ def _body_size(
 
 
 def _is_plain(answer: Fields) -> bool:
-    """Whether its headers are text on the wire; HTTP/2 and 3 pack them."""
+    """Tell whether its headers are text on the wire; HTTP/2 and 3 pack them."""
     return _text(answer.get("protocol")).lower().startswith("http/1")
 
 
 def _answer_size(answer: Fields) -> int:
-    """Bytes of the response's headers, -1 where they cannot be known."""
+    """Return the bytes of the response's headers, -1 where they cannot be known."""
     if told := whole(answer.get("headersSize")):
         return told
     if not _is_plain(answer):
@@ -140,7 +140,7 @@ def _answer_size(answer: Fields) -> int:
 
 
 def _sent_size(method: str, url: str, headers: object, answer: Fields) -> int:
-    """Bytes of the request's headers, -1 where they cannot be known."""
+    """Return the bytes of the request's headers, -1 where they cannot be known."""
     if not headers or not _is_plain(answer):
         return -1
     path = "/" + url.partition("://")[2].partition("#")[0].partition("/")[2]
@@ -157,7 +157,7 @@ def _lines_size(first: str, headers: object) -> int:
 
 
 def frame(event: Fields, redactor: Redactor) -> Record:
-    """A WebSocket message: text, or base64 with what is readable in it masked."""
+    """Return a WebSocket message: text, or base64 with what is readable in it masked."""
     opcode, data = whole(event.get("opcode"), 1), _text(event.get("payloadPreview"))
     if opcode == 1:
         data = redactor.text(data)
@@ -179,7 +179,7 @@ def server_sent(event: Fields, redactor: Redactor) -> Record:
 
 
 def _true_length(event: Fields, name: str) -> Record:
-    """How many bytes a text had before it was cut."""
+    """Return as `_length` the bytes that a text had before it was cut; empty if it was not."""
     length = _fields(event.get("truncated")).get(name)
     return {} if length is None else {"_length": whole(length)}
 
@@ -203,7 +203,7 @@ def _version(answer: Fields, redactor: Redactor) -> str:
 
 
 def _headers(headers: object, redactor: Redactor) -> list[Record]:
-    """The browser joins several headers of one name by line breaks."""
+    """List the headers; the browser joins several of one name by line breaks."""
     return [
         {"name": name, "value": line}
         for name, value in _fields(headers).items()
@@ -233,7 +233,7 @@ def _pairs(encoded: str, redactor: Redactor) -> list[Record]:
 
 
 def _cookie(part: str) -> Record:
-    """A cookie without a name is all value."""
+    """Split a cookie; one without a name is all value."""
     name, equals, value = part.strip().partition("=")
     return {"name": name, "value": value} if equals else {"name": "", "value": name}
 

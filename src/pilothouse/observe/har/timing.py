@@ -27,7 +27,7 @@ _PHASES = (
 
 
 def number(value: object) -> float | None:
-    """A usable number, or None: NaN, infinities and giants would not survive as JSON."""
+    """Return a usable number, or None: NaN, infinities and giants would not survive as JSON."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if -_LARGEST < value < _LARGEST else None
@@ -39,7 +39,7 @@ def whole(value: object, default: int = 0) -> int:
 
 
 def iso(epoch: float) -> str:
-    """ISO 8601 with milliseconds; a moment that no calendar has becomes the epoch."""
+    """Return ISO 8601 with milliseconds; a moment that no calendar has becomes the epoch."""
     try:
         moment = datetime.fromtimestamp(epoch, UTC)
     except (OverflowError, ValueError, OSError):
@@ -49,7 +49,7 @@ def iso(epoch: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Puts every event on both clocks, in seconds."""
+    """The two clocks on which every event is put, in seconds."""
 
     offset: float = 0.0
     """Epoch minus `cdpTime`."""
@@ -65,7 +65,7 @@ class Clocks:
         return cls()
 
     def steady(self, event: Event | None) -> float | None:
-        """When it happened on the clock that never jumps."""
+        """Return when it happened on the clock that never jumps; None if that is not known."""
         if event is None:
             return None
         cdp_time, arrived = number(event.get("cdpTime")), number(event.get("ts"))
@@ -74,7 +74,7 @@ class Clocks:
         return None if arrived is None else arrived / 1000 - self.offset
 
     def epoch(self, event: Event) -> float:
-        """When it happened for a person; zero if nothing tells."""
+        """Return when it happened by wall time; zero if that is not known."""
         wall = number(event.get("wallTime"))
         if wall is not None:
             return wall
@@ -85,7 +85,7 @@ class Clocks:
 def timings(
     timing: object, began: float | None, responded: float | None, ended: float | None
 ) -> tuple[dict[str, float], float]:
-    """The phases in milliseconds, -1 where one does not apply, and the sum of the others.
+    """Return the phases in milliseconds, -1 where one does not apply, and the others' sum.
 
     `began`, `responded` and `ended` are seconds on the steady clock, None if it has not happened.
     """
@@ -104,7 +104,7 @@ def timings(
 
 
 def _is_fresh(timing: Mapping[str, float], began: float | None) -> bool:
-    """Whether there are marks, and of this request: memory caches repeat those of the first."""
+    """Tell whether there are marks of this request: memory caches repeat those of the first."""
     if not timing.get("requestTime"):
         return False
     answered = timing["requestTime"] + timing.get("receiveHeadersEnd", 0.0) / 1000
@@ -114,7 +114,7 @@ def _is_fresh(timing: Mapping[str, float], began: float | None) -> bool:
 def _measured(
     timing: Mapping[str, float], began: float | None, ended: float | None
 ) -> dict[str, float]:
-    """From the browser's own marks, which are milliseconds after `requestTime`.
+    """Return phases by the browser's own marks, which are milliseconds after `requestTime`.
 
     Each phase lasts from the end of the one before to its own end, so that no pause between them
     is lost and the sum is the whole.
@@ -141,7 +141,7 @@ def _has(timing: Mapping[str, float], phase: str) -> bool:
 def _estimated(
     began: float | None, responded: float | None, ended: float | None
 ) -> dict[str, float]:
-    """Without marks (caches, sockets, failures): from the times of the events themselves."""
+    """Return phases without marks (caches, sockets, failures), by the times of the events."""
     phases = dict.fromkeys(("blocked", "dns", "connect", "ssl"), -1.0)
     phases |= dict.fromkeys(("send", "wait", "receive"), 0.0)
     if responded is not None:

@@ -52,12 +52,12 @@ INTERESTING = frozenset(
 
 
 class Normalizer:
-    """Makes the events of one target, its frames and its workers."""
+    """The maker of the events of one target, its frames and its workers."""
 
     def __init__(
         self, max_bytes: Callable[[], int], amend: Amend = lambda _seq, _facts: None
     ) -> None:
-        """`amend` puts facts into the event of a seq that is kept already."""
+        """Let `amend` put facts into the event of a seq that is kept already."""
         self._max_bytes = max_bytes
         self.traffic = NetworkNormalizer(max_bytes, amend)
         self.requests = self.traffic.requests
@@ -81,7 +81,7 @@ class Normalizer:
         }
 
     def receive(self, method: str, params: Params) -> Made:
-        """The normalised events of one protocol event; none for those that say nothing new.
+        """Return the normalised events of one protocol event; none for those that say nothing new.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: the browser sent something that does
@@ -162,7 +162,7 @@ class Normalizer:
         return [{"kind": "other", "type": "navigated", "url": frame.get("url", "")}]
 
     def _download(self, params: Params) -> Made:
-        """A link with `download` is fetched by the browser itself: nothing else tells of it."""
+        """Report a download, which the browser fetches itself: no other event tells of it."""
         guid, url = params["guid"], params["url"][:MAX_URL_CHARACTERS]
         self._downloads[guid] = url
         name = text_of(params, "suggestedFilename")

@@ -22,7 +22,7 @@ NOT_KEPT = -1
 
 @dataclass(slots=True)
 class RequestFacts:
-    """What later events of a request need to know of it."""
+    """Facts of a request that its later events need."""
 
     url: str
     method: str
@@ -32,21 +32,21 @@ class RequestFacts:
     charset: str = ""
     status: int = 0
     from_worker: bool = False
-    """Whether a service worker answered it."""
+    """A service worker answered it."""
     before: RequestFacts | None = None
-    """The hop before, as long as something may still be told of it."""
+    """The hop before, as long as something may still be reported of it."""
     has_extra: bool | None = None
-    """Whether the network tells of it; None while that is not known."""
+    """The network reports on it; None while that is not known."""
     is_sent_reported: bool = False
     is_answer_reported: bool = False
     sent_seq: int = NOT_KEPT
     answer_seq: int = NOT_KEPT
     """Seq of its response, or of its failure where none came."""
     waiting: Facts | None = None
-    """What is told of an answer whose own event has not come yet."""
+    """Facts of an answer whose own event has not come yet."""
 
     def hops(self) -> list[RequestFacts]:
-        """All hops that are remembered, the first one first."""
+        """Return all hops that are remembered, the first one first."""
         found: list[RequestFacts] = []
         one: RequestFacts | None = self
         while one is not None:
@@ -111,7 +111,7 @@ def _blocked(cookie: Mapping[str, Any], line: str, item: Mapping[str, Any]) -> F
 
 
 def merged(event: Facts, facts: Facts) -> Facts:
-    """The event with what the network told; a header of both is the network's.
+    """Return the event with what the network reported; a header of both is the network's.
 
     A 304 has few headers of its own: those of the answer that it confirms stay.
     """

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 MAX_REQUESTS = 20_000
 """Requests whose url is remembered for the events that follow; the oldest are forgotten."""
 MAX_EARLY = 1_000
-"""Requests of which the network tells before the browser does."""
+"""Most requests on which the network may report before the browser does."""
 MAX_URL_CHARACTERS = 16_384
 """A data: URL holds megabytes, and three events and the request itself would each keep it."""
 
 
 class NetworkNormalizer:
-    """Makes the network events of one target, its frames and its workers."""
+    """The maker of the network events of one target, its frames and its workers."""
 
     def __init__(self, max_bytes: Callable[[], int], amend: Amend) -> None:
-        """`amend` puts facts into the event of a seq that is kept already."""
+        """Let `amend` put facts into the event of a seq that is kept already."""
         self._max_bytes = max_bytes
         self._amend = amend
         self.requests: dict[str, RequestFacts] = {}
         self._early: dict[str, list[Params]] = {}
-        """What the network told of requests that have no event yet."""
+        """Reports of the network on requests that have no event yet."""
         self.makers: dict[str, Callable[[Params], Made]] = {
             "Network.requestWillBeSent": self._request,
             "Network.requestWillBeSentExtraInfo": self._extra,
@@ -63,7 +63,7 @@ class NetworkNormalizer:
         }
 
     def kept(self, event: dict[str, Any], seq: int) -> None:
-        """Remember where an event was kept; what the network told meanwhile goes there."""
+        """Remember where an event was kept; what the network reported meanwhile goes there."""
         known = self.requests.get(event["requestId"])
         if known is not None and known.hop != event.get("hop", 0):
             known = known.at_hop(event.get("hop", 0))
@@ -137,7 +137,7 @@ class NetworkNormalizer:
     def _with_early(
         self, sent: dict[str, Any], known: RequestFacts, early: list[Params], request_id: str
     ) -> dict[str, Any]:
-        """Add to a request what the network told of it before, keep its answer until that comes,
+        """Add to a request what the network reported on it, keep its answer until that comes,
         and what is of later hops until they do."""
         later: list[Params] = []
         for params in early:
@@ -154,7 +154,7 @@ class NetworkNormalizer:
         return sent
 
     def _extra(self, params: Params) -> Made:
-        """Put what the network tells where it belongs; it makes no event of its own."""
+        """Put what the network reports where it belongs; it makes no event of its own."""
         known = self.requests.get(params["requestId"])
         if known is None:
             is_placed = False
@@ -229,7 +229,7 @@ class NetworkNormalizer:
         return told
 
     def _end(self, params: Params) -> dict[str, Any]:
-        """What both ends of loading have in common."""
+        """Return what both ends of loading have in common."""
         known = self.requests.get(params["requestId"])
         made: dict[str, Any] = {"requestId": params["requestId"]}
         if known is not None:
@@ -328,13 +328,13 @@ class NetworkNormalizer:
 
 
 def _with_waiting(event: dict[str, Any], known: RequestFacts) -> dict[str, Any]:
-    """The event with what the network told of it before it came."""
+    """Return the event with what the network reported on it before it came."""
     facts, known.waiting = known.waiting, None
     return event if facts is None else merged(event, facts)
 
 
 def _initiated_at(initiator: Params) -> dict[str, Any] | None:
-    """The line that a request goes back to: of the document, or of the script's innermost call."""
+    """Return the line that a request goes back to: the document's, or the innermost call's."""
     if initiator.get("url") and "lineNumber" in initiator:
         return place_of(initiator["url"], initiator["lineNumber"], initiator.get("columnNumber"))
     return next((frame for frame in frames_of(initiator.get("stack")) if frame["url"]), None)

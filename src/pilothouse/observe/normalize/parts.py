@@ -33,7 +33,7 @@ def text_of(params: Params, name: str) -> str:
 
 
 def place_of(url: Any, line: Any, column: Any) -> dict[str, Any] | None:
-    """A place in a script; the protocol counts from zero, people and stacks from one."""
+    """Return a place in a script; the protocol counts from zero, people and stacks from one."""
     if not url and line is None:
         return None
     return {
@@ -53,7 +53,7 @@ def top_of(trace: Any) -> dict[str, Any] | None:
 
 
 def frames_of(trace: Any) -> list[dict[str, Any]]:
-    """All frames of a stack, through its asynchronous parents."""
+    """Return the frames of a stack, through its asynchronous parents."""
     listed: list[dict[str, Any]] = []
     while isinstance(trace, dict) and len(listed) < 50:
         for frame in trace.get("callFrames") or []:

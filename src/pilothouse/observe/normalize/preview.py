@@ -9,7 +9,7 @@ _FORMAT = re.compile(r"%[sdifoOc%]")
 
 
 def argument_text(remote: dict[str, Any]) -> str:
-    """A console argument as a person would read it; never `[object Object]`."""
+    """Return a console argument as a person would read it; never `[object Object]`."""
     kind = remote.get("type")
     if kind == "string":
         return str(remote.get("value", ""))
@@ -26,7 +26,7 @@ def argument_text(remote: dict[str, Any]) -> str:
 
 
 def argument_value(remote: dict[str, Any]) -> Any:
-    """The same argument as JSON: plain values as they are, objects with their properties."""
+    """Return the same argument as JSON: plain values as they are, objects with properties."""
     preview = remote.get("preview")
     if isinstance(preview, dict):
         return _preview_value(preview)
@@ -40,7 +40,7 @@ def argument_value(remote: dict[str, Any]) -> Any:
 
 
 def message_text(args: list[dict[str, Any]], texts: list[str]) -> str:
-    """What the console would show: printf-like directives of the first argument filled in.
+    """Return what the console would show: printf-like directives of the first argument filled in.
 
     `texts` are the arguments' texts, made once because this runs for every line of a flood.
     """

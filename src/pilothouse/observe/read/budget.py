@@ -33,7 +33,7 @@ class EventPage(Result):
 
 
 def fitting(page: Page, state: str, max_tokens: int | None, *troubles: str) -> EventPage:
-    """The answer, made smaller until it fits."""
+    """Return the answer, made smaller until it fits."""
     notes = [*([page.limit.note] if page.limit.note else []), *troubles]
     if page.dropped:
         notes.append(

@@ -26,8 +26,8 @@ _MARKS = re.compile(r"[(){}\[\];,]")
 
 
 def enclosing_function(content: str, line: int, column: int) -> str:
-    """The name of the innermost function with one around a position, both counted from 1; empty
-    where there is none."""
+    """Return the name of the innermost named function around a position, line and column counted
+    from 1; empty where there is none."""
     start = 0
     for _ in range(line - 1):
         start = content.find("\n", start) + 1
@@ -47,7 +47,7 @@ def enclosing_function(content: str, line: int, column: int) -> str:
 
 
 def _is_open(code: str, match: re.Match[str], position: int) -> bool:
-    """Whether the body of what is defined there has begun and not ended before the position."""
+    """Tell whether the body of what is defined there has begun and not ended at the position."""
     is_short = match[0].endswith("=>") and not code[match.end() :].lstrip().startswith("{")
     depth, in_body = 0, is_short
     for mark in _MARKS.finditer(code, match.end(), position):

@@ -17,7 +17,7 @@ MAX_STATUS = 999
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What of a ring is wanted."""
+    """The conditions for what of a ring is wanted."""
 
     kinds: tuple[str, ...] = ()
     url_includes: str = ""
@@ -32,7 +32,7 @@ class Query:
         return status_range(self.status)
 
     def matcher(self) -> Callable[[Seen], bool] | None:
-        """A predicate, or None when everything fits; cheap tests come first."""
+        """Return a predicate, or None when everything fits; cheap tests come first."""
         tests: list[Callable[[Seen], bool]] = []
         if self.kinds:
             kinds = frozenset(self.kinds)
@@ -60,7 +60,7 @@ class Query:
         return lambda seen: all(test(seen) for test in tests)
 
     def sql(self) -> tuple[str, list[Any]]:
-        """The part of a query that SQL can judge, as conditions and their values."""
+        """Return the part of a query that SQL can judge, as conditions and their values."""
         parts: list[str] = []
         values: list[Any] = []
         if self.kinds:
@@ -88,7 +88,7 @@ class Query:
 
 
 def status_range(text: str) -> tuple[int, int]:
-    """`404`, `>=400`, `<300` or `5xx` as the least and the greatest status that fits.
+    """Return the least and the greatest status of `404`, `>=400`, `<300` or `5xx`.
 
     Raises:
         ValueError: the text is none of these.
@@ -111,7 +111,7 @@ def status_range(text: str) -> tuple[int, int]:
 
 
 def _text_test(needle: str) -> Callable[[Seen], bool]:
-    """Looks into the packed JSON first: most events need not be unpacked to say no."""
+    """Return a test that looks into the packed JSON first: to say no, few need unpacking."""
     try:
         packed = orjson.dumps(needle)[1:-1]
     except TypeError:

@@ -52,7 +52,7 @@ _BULKY = (
 def shown(
     observation: Observation, items: Sequence[tuple[int, Seen]], redactor: Redactor
 ) -> list[dict[str, Any]]:
-    """Events as they are shown: with their places, masked."""
+    """Return events as they are shown: with their places, masked."""
     events = [seen.unpack() for _, seen in items]
     written = [_written(event) for event in events]
     for event, is_suspect in zip(events, redactor.suspects(written), strict=True):
@@ -89,7 +89,7 @@ def _content_type(event: dict[str, Any]) -> str:
 
 
 def _written(event: dict[str, Any]) -> bytes:
-    """The JSON of what the page itself wrote of an event."""
+    """Return the JSON of what the page itself wrote of an event."""
     written = [value for name in _WRITTEN if (value := event.get(name))]
     return orjson.dumps(written) if written else b""
 
@@ -97,7 +97,7 @@ def _written(event: dict[str, Any]) -> bytes:
 _TEXTS = ("text", "postDataPreview", "payloadPreview", "data", "errorText", "fileName")
 _LISTS = ("args", "causes")
 _WRITTEN = (*_TEXTS, *_LISTS, "argsPreview")
-"""What the page itself wrote; the rest is the protocol's."""
+"""Fields that the page itself wrote; the rest is the protocol's."""
 
 
 def _mask_written(event: dict[str, Any], redactor: Redactor) -> None:
@@ -141,13 +141,13 @@ def _masked_preview(redactor: Redactor, item: Any) -> Any:
 
 @lru_cache(maxsize=4_096)
 def _masked_value(redactor: Redactor, packed: bytes) -> Any:
-    """Shared by all that show the same: nobody changes what is shown."""
+    """Mask a value, once for all that show the same: nobody changes what is shown."""
     return redactor.value(orjson.loads(packed))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a read found."""
+    """The events that a read found."""
 
     events: list[dict[str, Any]]
     next_offset: int
@@ -159,14 +159,14 @@ class Page:
 
     @classmethod
     def of(cls, events: list[dict[str, Any]]) -> Page:
-        """Events that were read already."""
+        """Make a page of events that were read already."""
         return cls(events, 0, 0, len(events), Limit(len(events), MAX_LIMIT))
 
 
 def read(
     observation: Observation, query: Query, offset: int, limit: int, redactor: Redactor
 ) -> Page:
-    """A page; what the ring has forgotten comes from the store, where there is one."""
+    """Read a page; what the ring has forgotten comes from the store, where there is one."""
     bounded = Limit(limit, MAX_LIMIT)
     part = observation.read(query, offset, bounded.used)
     events = shown(observation, part.items, redactor)
@@ -201,7 +201,7 @@ async def settle_places(page: Page, mapper: Mapper | None, redactor: Redactor) -
 
 
 def compact(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event without what is rarely needed, and with long texts cut."""
+    """Return an event without what is rarely needed, and with long texts cut."""
     made = {
         name: value
         for name, value in event.items()
@@ -216,7 +216,7 @@ def compact(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What always fits: an event whose compact form is larger than the whole budget."""
+    """Cut an event whose compact form is larger than the whole budget to what always fits."""
     return {
         name: value[:80] + "…" if isinstance(value, str) and len(value) > 80 else value
         for name, value in compact(event).items()
@@ -225,7 +225,7 @@ def slim(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of a page: by kind, level and status."""
+    """Count the events of a page by kind, level and status."""
     statuses = Counter(f"{event['status'] // 100}xx" for event in events if event.get("status"))
     levels = Counter(str(e["type"]) for e in events if e["kind"] in ("console", "log"))
     return {

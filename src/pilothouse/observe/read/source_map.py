@@ -75,7 +75,7 @@ class SourceMap:
         return cls(sections)
 
     def original(self, line: int, column: int) -> SourcePosition | None:
-        """The place behind a position in the bundle, both counted from 1.
+        """Return the place behind a position in the bundle, both counted from 1.
 
         Its source stands under the map's `sourceRoot`; `resolve_source` with the map's URL and
         no root makes a URL of it. Raises ValueError where mappings cannot be decoded.
@@ -87,14 +87,14 @@ class SourceMap:
         return self._sections[index].original(*position) if index >= 0 else None
 
     def excerpt(self, place: SourcePosition, around: int = 0) -> str | None:
-        """The line of a place with `around` lines on either side, if the map has the source."""
+        """Return a place's line with `around` lines on each side, if the map has the source."""
         content = self._contents.get(place.source)
         lines = _LINE_END.split(content, place.line + around) if content is not None else []
         shown = lines[max(0, place.line - 1 - around) : place.line + around]
         return "\n".join(shown) if 1 <= place.line <= len(lines) else None
 
     def enclosing(self, place: SourcePosition) -> str:
-        """The function that a place lies in, empty if the map has not the source."""
+        """Return the function that a place lies in, empty if the map has not the source."""
         content = self._contents.get(place.source)
         return "" if content is None else enclosing_function(content, place.line, place.column)
 
@@ -152,7 +152,7 @@ class _Mappings:
         self._chunks: dict[int, list[array[int]]] = {}
 
     def find(self, line: int, column: int) -> tuple[int, int, int, int]:
-        """Source, line, column and name of what is mapped there, from 0; -1 is none."""
+        """Return source, line, column and name of what is mapped there, from 0; -1 is none."""
         position = _position(line, column)
         while self._cuts[-1] < len(self._text) and self._firsts[-1:] <= [position]:
             self._survey()
@@ -199,7 +199,7 @@ class _Mappings:
 
 
 def _position(line: int, column: int) -> int:
-    """Both in one number; the beginning of a line is its column -1."""
+    """Return both in one number; the beginning of a line is its column -1."""
     return (line << 32) + min(column + 1, (1 << 32) - 1)
 
 
@@ -231,7 +231,7 @@ class _Packed(dict[bytes, bytes]):
 
 
 def _collect(data: Any, start: tuple[int, int], into: list[_Section]) -> None:
-    """Lays a map's sections, or the map itself, flat into a list."""
+    """Lay a map's sections, or the map itself, flat into a list."""
     match data:
         case {"version": 3, "sections": list(sections)} if len(sections) <= MAX_SECTIONS:
             for section in sections:
@@ -256,7 +256,7 @@ def _collect(data: Any, start: tuple[int, int], into: list[_Section]) -> None:
 
 
 def map_url(script_url: str, script_text: str, headers: Mapping[str, str]) -> str | None:
-    """Where the map of a script or style sheet is: as its headers say, else its last comment."""
+    """Return where a script's or style sheet's map is: by its headers, else its last comment."""
     sent = {name.lower(): value.strip() for name, value in headers.items()}
     last = script_text.rfind("sourceMappingURL=")
     comment = _NOTE.search(script_text, max(0, last - 16))
@@ -266,7 +266,7 @@ def map_url(script_url: str, script_text: str, headers: Mapping[str, str]) -> st
 
 
 def inline_map(data_url: str) -> str:
-    """The text of a map that stands in a `data:` URL."""
+    """Return the text of a map that stands in a `data:` URL."""
     head, comma, payload = data_url.partition(",")
     if head[:5].lower() != "data:" or not comma or len(payload) > 2 * MAX_TEXT:
         raise ValueError(f"the map is no data: URL, or of more than {2 * MAX_TEXT} characters")
@@ -280,7 +280,7 @@ def inline_map(data_url: str) -> str:
 
 
 def resolve_source(map_url: str, source_root: str, source: str) -> str:
-    """The URL of a source as browsers make it; of an inline map, `map_url` is the script's."""
+    """Return a source's URL as browsers make it; of an inline map, `map_url` is the script's."""
     if source_root and not _URL.match(source):
         between = "" if source_root.endswith("/") or source.startswith("/") else "/"
         source = source_root + between + source
@@ -288,7 +288,7 @@ def resolve_source(map_url: str, source_root: str, source: str) -> str:
 
 
 def _resolve(base: str, reference: str) -> str:
-    """Joins URLs of any scheme; urllib's join knows neither webpack: nor chrome-extension:."""
+    """Join URLs of any scheme; urllib's join knows neither webpack: nor chrome-extension:."""
     against = _URL.match(base)
     if against and against[2] is not None and not _URL.match(reference):
         scheme, host, path, _ = against.groups()

@@ -37,7 +37,7 @@ class _Found(NamedTuple):
 
 
 def _reported(found: _Found, line: int, column: int) -> dict[str, Any] | None:
-    """Raises ValueError when the map turns out to be broken where it is read."""
+    """Look a position up. Raises ValueError when the map turns out to be broken there."""
     place = found.map.original(line, column)
     if place is None:
         return None
@@ -84,12 +84,12 @@ class Mapper:
             await asyncio.wait(fetching, timeout=ENABLE_S)
 
     def is_slow(self, url: str) -> bool:
-        """Whether the map of a script is still on its way."""
+        """Tell whether the map of a script is still on its way."""
         task = self._maps.get(url)
         return task is not None and not task.done()
 
     async def original(self, place: dict[str, Any]) -> dict[str, Any] | None:
-        """Where a place `{url, line, column}` really is; None where there is no map."""
+        """Return where a place `{url, line, column}` really is; None where there is no map."""
         url, line, column = place.get("url", ""), place.get("line", 0), place.get("column", 0)
         if not url.startswith(("http://", "https://")) or not line:
             return None
@@ -125,7 +125,7 @@ class Mapper:
             return None  # a place in the served script is still a place
 
     async def _load(self, url: str) -> tuple[str, dict[str, str]]:
-        """A resource as the page would load it."""
+        """Load a resource as the page would."""
         answer = await self._call(
             "Network.loadNetworkResource",
             {
@@ -158,6 +158,6 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def places(event: dict[str, Any]) -> list[dict[str, Any]]:
-    """The places that an event names: its stack's top and all its frames."""
+    """Return the places that an event names: its stack's top and all its frames."""
     found = [event.get("stack"), event.get("initiatedAt"), *(event.get("frames") or [])]
     return [place for place in found if place]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pilothouse.observe.record.observation import Observation
 
 MOST = 500
-"""Bodies that are asked for; of more, the newest."""
+"""Most bodies that are asked for; of more, the newest."""
 FETCH_S = 5.0
-"""How long an archive waits for them; what has not come by then is said to be not kept."""
+"""Seconds that an archive waits for them; what has not come by then is said to be not kept."""
 
 
 async def other_bodies(observer: Observer, observation: Observation) -> dict[str, Body]:
-    """What the browser still has of a tab that is being observed, by request id."""
+    """Return what the browser still has of a tab that is being observed, by request id."""
     if observation.state != "observing":
         return {}
     found: dict[str, Body] = {}
@@ -42,7 +42,7 @@ async def other_bodies(observer: Observer, observation: Observation) -> dict[str
 
 
 def _wanted(observation: Observation) -> list[str]:
-    """The newest that fit into the budget together."""
+    """Return the newest that fit into the budget together."""
     wanted: dict[str, None] = {}
     room = BUDGET_BYTES
     for _, seen in reversed(list(observation.ring)):

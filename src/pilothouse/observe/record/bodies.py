@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUDGET_BYTES = 32 * 1024 * 1024
-"""For each observed target; the oldest bodies make room."""
+"""Bytes for each observed target; the oldest bodies make room."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
-"""A larger body is left to the browser, which keeps it as long as it has room."""
+"""Bytes of a body; a larger one is left to the browser, which keeps it while it has room."""
 
 _TEXT_TYPES = (
     "text/",
@@ -37,7 +37,7 @@ def is_text(mime_type: str) -> bool:
 
 
 def body_of(mime_type: str, charset: str, text: str, *, encoded: bool) -> Body:
-    """A body as the browser gives it; text in another encoding than UTF-8, which comes as base64,
+    """Make a body of what the browser gives; text in another encoding than UTF-8, sent as base64,
     is text all the same."""
     if encoded and is_text(mime_type) and charset:
         try:
@@ -55,7 +55,7 @@ class Bodies:
         budget: int = BUDGET_BYTES,
         store: Callable[[str, Body], None] = lambda _request_id, _body: None,
     ) -> None:
-        """`store` takes each body that is kept, to keep it longer."""
+        """Give each body that is kept to `store`, to keep it longer."""
         self._budget = budget
         self._store = store
         self._kept: dict[str, Body] = {}

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     """Sends a command to the session that the error belongs to."""
 
 MOST = 10
-"""Inner errors that are told of one."""
+"""Most inner errors that are reported of one."""
 MAX_DEPTH = 5
 _CAUSED_BY = "\nCaused by: "
 _INNER = ("cause", "errors")
 
 
 def errors_with_more(method: str, params: dict[str, Any]) -> list[str]:
-    """The objects of an event that are errors made from others."""
+    """Return the objects of an event that are errors made from others."""
     if method == "Runtime.exceptionThrown":
         remotes = [params["exceptionDetails"].get("exception") or {}]
     else:
@@ -41,7 +41,7 @@ def _has_inner(remote: dict[str, Any]) -> bool:
 
 
 async def inner_errors(object_id: str, ask: Ask, depth: int = 0) -> list[str]:
-    """The texts of all errors that an error was made from, the nearest first."""
+    """Return the texts of all errors that an error was made from, the nearest first."""
     found: list[str] = []
     for name, value in await _properties(object_id, ask):
         if name == "cause":
@@ -64,6 +64,6 @@ async def _properties(object_id: str, ask: Ask) -> list[tuple[str, dict[str, Any
 
 
 def with_causes(event: dict[str, Any], causes: list[str], most: int) -> dict[str, Any]:
-    """The event with its inner errors, in its text as well."""
+    """Return the event with its inner errors, in its text as well."""
     cut = [cause[:most] for cause in causes]
     return {**event, "causes": cut, "text": event["text"] + "".join(_CAUSED_BY + c for c in cut)}

@@ -60,7 +60,7 @@ class ErrorDetails:
         self._tasks.discard(task)
         observation.explaining.discard(task)
         if not task.cancelled():
-            task.exception()  # an error whose page has gone keeps what it said itself
+            task.exception()  # an error whose page has gone keeps its own text
 
     async def _tell_causes(
         self, observation: Observation, seq: int, objects: list[str], session: str

@@ -34,14 +34,14 @@ MALFORMED = (
     *(KeyError, TypeError, ValueError, AttributeError, IndexError),
     *(OverflowError, RecursionError),
 )
-"""What a browser's event raises that does not fit the protocol."""
+"""Exceptions that a browser's event raises if it does not fit the protocol."""
 
 
 EVERYTHING = Filters()
 EVERY_EVENT = Query()
 
 _REPEATED = frozenset({"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"})
-"""What a browser tells from the beginning of the page whenever it is attached to."""
+"""Events that a browser repeats from the page's beginning whenever it is attached to."""
 REPEATED_MOST = 2_000
 """Lines that a browser repeats at most: a thousand each of the console's and of the log's."""
 
@@ -78,7 +78,7 @@ class EventCounts:
 
 @dataclass(eq=False)
 class Observation:
-    """What is kept of one target."""
+    """The record of one target."""
 
     target_id: str
     host: str
@@ -90,14 +90,14 @@ class Observation:
     include_workers: bool = True
     include_iframes: bool = True
     keep: Keep | None = None
-    """Where every event is kept beside the ring."""
+    """Store of every event beside the ring, if there is one."""
     state: State = "observing"
     implicit: bool = False
     """Recorded for an e2e session; an agent's own cdp_observe adopts it."""
     filters: Filters = EVERYTHING
     tally: EventCounts = field(default_factory=EventCounts)
     first_seq: int = 0
-    """Where an observation of the same target, dropped since, has ended."""
+    """Seq at which an observation of the same target, dropped since, has ended."""
 
     def __post_init__(self) -> None:
         start = self.keep.next_seq(self.target_id) if self.keep else 0
@@ -132,7 +132,7 @@ class Observation:
         return self.ring.dropped
 
     def take(self, method: str, params: dict[str, Any], session: str) -> list[dict[str, Any]]:
-        """Keep what a protocol event says; the normalised events that were kept."""
+        """Keep what a protocol event says; return the normalised events that were kept."""
         kept: list[dict[str, Any]] = []
         try:
             if method in _REPEATED and self._is_repeated(params):
@@ -157,18 +157,18 @@ class Observation:
         return False
 
     def expect_repeats(self) -> None:
-        """The browser may tell lines once more that are kept already: it does so when it is
+        """Expect lines once more that are kept already: the browser repeats them when it is
         attached to, and when a page comes back from where it was left (bfcache)."""
         self._repeated = frozenset(self._lines)
         self._repeated_until = self._forgotten_until
 
     def page_came(self) -> None:
-        """A document has come, with all that it repeats: what follows is new, also when the clock
+        """Note that a document has come, with its repeats: what follows is new, also if the clock
         was set back before lines that are not known one by one any more."""
         self._repeated_until = self._attached_until
 
     def go_on(self, buffer_size: int | None = None, ttl_sec: float | None = None) -> None:
-        """Observed once more: the browser will repeat the lines that are kept already."""
+        """Observe once more: the browser will repeat the lines that are kept already."""
         self.expect_repeats()
         self._attached_until = self._repeated_until
         self.limit(buffer_size, ttl_sec)
@@ -180,7 +180,7 @@ class Observation:
         self.ring.resize(self.buffer_size, self.ttl_sec * 1000)
 
     def note(self, kind: str, **facts: Any) -> None:
-        """An event of our own making: a gap, a detached child, a lost browser."""
+        """Add an event of our own making: a gap, a detached child, a lost browser."""
         if self._keep({"kind": "other", "type": kind, **facts}, ""):
             self._tell()
 
@@ -208,7 +208,7 @@ class Observation:
         return True
 
     def _remember(self, event: dict[str, Any], seq: int, session: str) -> None:
-        """Note where something was kept of which more may be told."""
+        """Note where something was kept of which more may be reported."""
         kind = event["kind"]
         if kind in ("request", "response", "loadingFailed"):
             self.normalizer.traffic.kept(event, seq)
@@ -220,7 +220,7 @@ class Observation:
             if len(self.session_of) > 2 * self.buffer_size:
                 del self.session_of[next(iter(self.session_of))]
 
-    # What is told later
+    # What is reported later
 
     def amend(self, seq: int, more: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Let an event that is kept already say more, here and in the store; nothing happens to
@@ -240,7 +240,7 @@ class Observation:
         self.amend(self._page_seq, lambda event: {**event, name: at})
 
     def read(self, query: Query, offset: int, limit: int) -> Slice[Seen]:
-        """A page of the ring; with a store, of everything that was ever kept."""
+        """Return a page of the ring; with a store, of everything that was ever kept."""
         first = self.ring.first_seq
         if self.keep is None or offset >= first:
             return self.ring.read(offset, limit, query.matcher())
@@ -254,10 +254,10 @@ class Observation:
         return Slice([*old.items, *new.items], after, lost, old.matched + new.matched)
 
     def older(self, first: int, most: int) -> Slice[Seen]:
-        """At most so many events before the ring's first one; without a store there are none.
+        """Return at most so many events before the ring's first; without a store there are none.
 
-        `missed` says how many it has not. Of the newest ones, because the browser of the oldest is
-        long gone. Called in a thread.
+        `missed` is the number of those left out. The newest are taken, because the browser of the
+        oldest is long gone. Called in a thread.
         """
         cleared = self.ring.cleared
         if self.keep is None:
@@ -270,7 +270,7 @@ class Observation:
 
     @contextmanager
     def kept_bodies(self) -> Iterator[Callable[[str], Body | None]]:
-        """What gives the body of a request that is kept here or in the store."""
+        """Open what gives the body of a request that is kept here or in the store."""
         if self.keep is None:
             yield self.bodies.get
             return
@@ -278,7 +278,7 @@ class Observation:
             yield lambda request_id: self.bodies.get(request_id) or stored(request_id)
 
     def newest(self, limit: int) -> Slice[Seen]:
-        """The last events; those that the ring has no more, or not yet after a restart, come from
+        """Return the last events; those that the ring has no more, or not yet after a restart, from
         the store."""
         part = self.ring.tail(limit)
         room, first = limit - len(part.items), self.ring.first_seq
@@ -288,7 +288,7 @@ class Observation:
         return Slice([*old, *part.items], part.next_seq, 0, len(old) + part.matched)
 
     def troubles(self) -> list[str]:
-        """What a reader should know about how this was recorded."""
+        """Return what a reader should know about how this was recorded."""
         failed = self.keep.failed if self.keep is not None else ""
         return [f"the store cannot be written: {failed}; free some space"] if failed else []
 
@@ -300,7 +300,7 @@ class Observation:
         self.changed(self.uri)
 
     def expired(self, now: float) -> bool:
-        """Nothing was added for longer than its time to live."""
+        """Tell whether nothing was added for longer than its time to live."""
         idle_since = self.touched_at
         return self.ring.expired(now) or (
             len(self.ring) == 0 and now - idle_since > self.ttl_sec * 1000

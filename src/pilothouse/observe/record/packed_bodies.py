@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def size(text: str) -> int:
-    """Bytes of UTF-8; halves of characters, which JavaScript allows, count as they are."""
+    """Count the bytes of UTF-8; halves of characters, which JavaScript allows, count as well."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def first_bytes(text: str, most: int) -> str:
-    """As many whole characters as fit into so many bytes of UTF-8."""
+    """Return as many whole characters as fit into so many bytes of UTF-8."""
     if text.isascii():
         return text[:most]
     return text.encode("utf-8", "surrogatepass")[:most].decode("utf-8", "ignore")
 
 
 def unpacked(encoded: str) -> bytes:
-    """Base64 that may have been cut off anywhere."""
+    """Decode base64 that may have been cut off anywhere; empty if it is none."""
     try:
         return b64decode(encoded[: len(encoded) // 4 * 4])
     except ValueError:
@@ -31,7 +31,7 @@ def unpacked(encoded: str) -> bytes:
 
 
 def readable(raw: bytes) -> str | None:
-    """The bytes as text if they are text, also when cut off within a character."""
+    """Return the bytes as text if they are text, also when cut off within a character."""
     try:
         return getincrementaldecoder("utf-8")().decode(raw)
     except UnicodeDecodeError:
@@ -39,7 +39,7 @@ def readable(raw: bytes) -> str | None:
 
 
 def masked_base64(encoded: str, redactor: Redactor) -> str:
-    """The same base64, unless what is in it is text with something to hide."""
+    """Return the same base64, masked if what is in it is text with something to hide."""
     plain = readable(unpacked(encoded))
     if not plain or (masked := redactor.text(plain)) == plain:
         return encoded

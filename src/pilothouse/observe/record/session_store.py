@@ -65,7 +65,7 @@ class SessionStore:
 def open_store(
     setting: str, owner: str, caps_of: Callable[[Path], Caps | None] = lambda _: None
 ) -> Iterator[SessionStore | None]:
-    """The store that `--store` names, for one session; None when it names none. `caps_of` says
+    """Open the store that `--store` names, for one session; None if it names none. `caps_of` says
     what a store at a path may hold.
 
     Raises:

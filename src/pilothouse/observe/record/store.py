@@ -54,7 +54,7 @@ _COLUMNS = "seq, at, kind, url, method, level, status, request_id, packed"
 
 type _Row = tuple[str, str, int, float, str, str, str, str, int, str, bytes]
 type _Pending = tuple[_Row, float]
-"""An event, and when the browser said the last line up to it."""
+"""An event, and when the browser sent the last line up to it."""
 type _BodyRow = tuple[str, str, str, str, bool, str]
 
 
@@ -66,7 +66,7 @@ class EventStore:
     """Events of all targets of all sessions, each session's for itself."""
 
     def __init__(self, path: Path, caps: Caps | None = None) -> None:
-        """Without caps it keeps everything.
+        """Open or make the file of the store, which keeps everything if there are no caps.
 
         Raises:
             StoreError: it cannot be opened.
@@ -88,7 +88,7 @@ class EventStore:
         self._busy = False
         self._holes = False
         self.failed = ""
-        """Why the last batch could not be written; empty when all is well."""
+        """Reason why the last batch could not be written; empty when all is well."""
         self._writer = threading.Thread(target=self._write, name="observe-store", daemon=True)
         self._writer.start()
 
@@ -105,7 +105,7 @@ class EventStore:
     # Writing
 
     def enter(self, owner: str) -> str:
-        """The name to write under until `leave`: the owner's, or with a number behind it while
+        """Return the name to write under until `leave`: the owner's, with a number behind it while
         another process writes as the same owner. Under one name both would count the same seq."""
         import psutil
 
@@ -231,8 +231,8 @@ class EventStore:
                 self.failed = str(error)
 
     def lost(self, owner: str, target: str, start: int, stop: int, known: int = 0) -> int:
-        """How many events of `[start, stop)` have made room, or from `known` on, where this process
-        began to write, could not be written."""
+        """Return how many events of `[start, stop)` have made room, or could not be written, from
+        `known` on, where this process began to write."""
         if stop <= start:
             return 0
         begin = max(start, known)
@@ -253,7 +253,7 @@ class EventStore:
     # Reading
 
     def next_seq(self, owner: str, target: str) -> int:
-        """The seq after the last one that was ever stored, 0 for a target that is not known."""
+        """Return the seq after the last one ever stored, 0 for a target that is not known."""
         self.flush()
         with closing(self._connect()) as connection:
             (number,) = connection.execute(
@@ -265,7 +265,7 @@ class EventStore:
         return int(number)
 
     def said_until(self, owner: str, target: str) -> float:
-        """When the browser said the last line that was stored; it will repeat those before."""
+        """Return when the browser sent the last line stored; it will repeat those before."""
         self.flush()
         with closing(self._connect()) as connection:
             row = connection.execute(
@@ -301,7 +301,7 @@ class EventStore:
 
     @contextmanager
     def bodies(self, owner: str, target: str) -> Iterator[Callable[[str], Body | None]]:
-        """What gives the body of a request, over one connection."""
+        """Open what gives the body of a request, over one connection."""
         self.flush()
         with closing(self._connect()) as connection:
 
@@ -318,7 +318,7 @@ class EventStore:
     def read(
         self, owner: str, target: str, start: int, stop: int, limit: int, query: Query
     ) -> Slice[Seen]:
-        """Events of `[start, stop)` that fit, oldest first."""
+        """Return the events of `[start, stop)` that fit, oldest first."""
         self.flush()
         where, values = query.sql()
         base: list[Any] = [owner, target, start, stop, *values]
@@ -348,7 +348,7 @@ class EventStore:
         limit: int,
         query: Query,
     ) -> Slice[Seen]:
-        """Text is judged by the same predicate as in the ring."""
+        """Read the events that fit, by the same predicate for text as in the ring."""
         fits = query.matcher()
         items: list[tuple[int, Seen]] = []
         matched, after = 0, stop

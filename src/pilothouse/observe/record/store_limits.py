@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 EVENTS_AT_ONCE = 500
 LOOK_S = 5.0
-"""How often it is looked whether there is too much, or something too old."""
+"""Seconds between looks whether there is too much, or something too old."""
 TABLE = """
 CREATE TABLE IF NOT EXISTS trimmed (
     owner TEXT NOT NULL, target TEXT NOT NULL, first INTEGER NOT NULL, next INTEGER NOT NULL,
     PRIMARY KEY (owner, target)
 ) WITHOUT ROWID;
 """
-"""Which events of a target have made room: from `first` up to, and without, `next`."""
+"""Events of a target that have made room: from `first` up to, and without, `next`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What a store may hold; 0 is no limit."""
+    """The limits of a store; 0 is no limit."""
 
     age_s: float
     max_bytes: int
@@ -38,7 +38,7 @@ def _wall_ms() -> float:
 
 
 class StoreRoom:
-    """Makes room in the thread that writes."""
+    """The part of a store that makes room, in the thread that writes."""
 
     def __init__(
         self, connection: sqlite3.Connection, caps: Caps, clock: Callable[[], float] = _wall_ms
@@ -63,7 +63,7 @@ class StoreRoom:
         return True
 
     def _targets(self) -> Iterator[tuple[float, str, str]]:
-        """Each target with the time of its first event, without going through all events."""
+        """Yield each target with the time of its first event, without going through all events."""
         owner = target = ""
         while found := self._connection.execute(
             "SELECT owner, target, at FROM events WHERE (owner, target) > (?, ?)"
