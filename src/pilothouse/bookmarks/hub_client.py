@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def open_remote_link(
     hub: HubPort, guidance: Guidance, open_journal: OpenJournal
 ) -> AsyncIterator[RemoteLink]:
-    """The hub's link for as long as the block lasts; one for all sessions of this process.
+    """Open the hub's link for the block; one for all sessions of this process.
 
     Raises:
         ExtensionNotConnected: the hub is lost.
@@ -78,7 +78,7 @@ class RemoteLink:
             self._views.remove(view)
 
     def receive(self, what: str, given: dict[str, Any]) -> None:
-        """The hub tells something."""
+        """Take in what the hub reports."""
         match what:
             case "state":
                 self._guidance.learn(given["facts"])
@@ -97,7 +97,7 @@ class RemoteLink:
                     view.tell(event)
 
     def journal(self, profile_id: str) -> Journal:
-        """As the file is now. It outlives the profile's connections, and the plans in it with it.
+        """Return the journal as its file is now. It and its plans outlive a profile's connections.
 
         Raises:
             NotAvailable: it cannot be opened.

@@ -36,7 +36,7 @@ class ServedLink:
         self._asking: set[asyncio.Task[Any]] = set()
 
     async def call(self, method: str, given: dict[str, Any]) -> Any:
-        """Raises Fault; LookupError for what there is not."""
+        """Call an extension for the worker. Raises Fault; LookupError for what there is not."""
         if method != "ask":
             raise LookupError(f"the extension link has no {method[:80]}")
         profile = self._profile(given["shelf"])
@@ -54,7 +54,7 @@ class ServedLink:
 
     @asynccontextmanager
     async def hold(self, method: str, given: dict[str, Any]) -> AsyncIterator[Any]:
-        """Raises Fault; LookupError for what there is not."""
+        """Hold a view or a lock for the worker. Raises Fault; LookupError for anything else."""
         if method == "view":
             with self._link.watched(self._say_state), self._link.view(self):
                 yield self._state()
@@ -65,16 +65,16 @@ class ServedLink:
             raise LookupError(f"the extension link lends no {method[:80]}")
 
     async def _finish(self, profile: ConnectedProfile) -> None:
-        """The worker has died: finish what it left half done, once Chrome has done the last."""
+        """Finish what a worker that died left half done, once Chrome has done the last call."""
         if self._asking:
             await asyncio.wait(self._asking)
         await self._link.finish(profile)
 
     def wanted(self) -> None:
-        """A call found nobody: where the port could not be had, it is tried again."""
+        """Try again to listen where the port could not be had: a call found nobody connected."""
         self._link.not_connected()
 
-    # What the worker is told
+    # What the worker is sent
 
     def changed(self, uri: str) -> None:
         self._tell("changed", {"uri": uri})

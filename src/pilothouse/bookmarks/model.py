@@ -127,7 +127,7 @@ CONNECTION: tuple[type[Fault], ...] = (
     ProfileRequired,
     ChromeRefused,
 )
-"""What every tool of the group may answer."""
+"""Faults that every tool of the group may answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,15 +44,15 @@ class Profile(Protocol):
     def journal(self) -> Journal: ...
 
     def writing(self) -> Any:
-        """An async context: one change at a time, so that a plan sees nobody else's half-way."""
+        """Open an async context: one change at a time, so that a plan sees none half-way."""
 
 
 class ChangeListener(Protocol):
-    """Whoever is told what happens to the bookmarks."""
+    """A receiver of what happens to the bookmarks."""
 
     @property
     def changed(self) -> Callable[[str], None]:
-        """Is called with the URI of a resource that has changed."""
+        """Callback that takes the URI of a resource that has changed."""
 
     def tell(self, event: BookmarksChanged) -> None: ...
 
@@ -64,10 +64,10 @@ class Profiles(Protocol):
     def profiles(self) -> Sequence[Profile]: ...
 
     def not_connected(self) -> ExtensionNotConnected:
-        """What a call answers that finds no profile."""
+        """Return what a call answers that finds no profile."""
 
     def view(self, view: ChangeListener) -> AbstractContextManager[None]:
-        """Tell an agent's view what happens for as long as the block lasts."""
+        """Send an agent's view what happens for as long as the block lasts."""
 
 
 class Bookmarks(Protocol):
@@ -76,18 +76,18 @@ class Bookmarks(Protocol):
     redactor: Redactor
     session: str
     export_folder: Callable[[], Path]
-    """Private: where exports are written."""
+    """Private folder to which exports are written."""
     file_roots: Callable[[], Sequence[Path]]
     """Folders from which files are imported, beside the one for exports."""
     policy: Callable[[], Policy]
-    """Where links may be followed to."""
+    """Policy for where links may be followed to."""
 
     def profile(self, wanted: str | None) -> Profile:
-        """Of the profile with this id or name; with one connected, none need be named.
+        """Return the profile with this id or name; with one connected, none need be named.
 
         Raises ExtensionNotConnected, ProfileNotFound, ProfileRequired.
         """
 
     @property
     def profiles(self) -> list[Profile]:
-        """Of all profiles that are connected."""
+        """All profiles that are connected."""

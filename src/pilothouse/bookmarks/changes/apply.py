@@ -60,10 +60,10 @@ CHANGING: tuple[type[Fault], ...] = (
     ChangedMeanwhile,
     NotAvailable,
 )
-"""What every tool that writes may answer."""
+"""Faults that every tool that writes may answer."""
 
 _BROKEN = (ConnectionLost, ExtensionTimeout, ExtensionNotConnected)
-"""After these nobody knows whether the step in flight was carried out."""
+"""Faults after which nobody knows whether the step in flight was carried out."""
 _PLAN_ANEW = "call bookmark_plan again: it shows what the changes would do now"
 _FORCE = "force: true overwrites that; bookmark_get shows how it is now"
 _STAYS = (
@@ -71,24 +71,24 @@ _STAYS = (
     " pass the entry of one"
 )
 _SHOWN = 10
-"""Differences that a fault tells."""
+"""Most differences that a fault names."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedChanges:
-    """What was carried out."""
+    """The changes that were carried out."""
 
     entry: str
-    """In the journal; bookmark_undo takes it. Empty if there was nothing to do."""
+    """Entry of the journal; bookmark_undo takes it. Empty if there was nothing to do."""
     nodes: list[Node | None]
-    """For each change the node as it is now; None for one that is removed."""
+    """Nodes as they are now, one for each change; None for one that is removed."""
     id_map: dict[str, str] = field(default_factory=dict)
     """Ids of removed nodes → of those that were made in their place."""
     undoes: str = ""
     left: list[str] = field(default_factory=list)
-    """What an undo could not bring back, and why."""
+    """Parts that an undo could not bring back, and why."""
     did: list[str] = field(default_factory=list)
-    """What it was that an undo took back."""
+    """Summary of what an undo took back."""
     by: str = ""
     """The session that had done that."""
 
@@ -104,7 +104,7 @@ async def carry_out(
 ) -> AppliedChanges:
     """Make all of the changes, or none; `$1` is the node that the first of them makes.
 
-    `tell` hears after each how many are made, and of how many.
+    `tell` is called after each with how many are made, and of how many.
 
     Raises:
         ChangedMeanwhile: the bookmarks are not as `expected`; nothing was done.
@@ -172,7 +172,7 @@ async def recover(profile: Profile) -> list[JournalEntry]:
 
 @asynccontextmanager
 async def _writing(profile: Profile) -> AsyncIterator[None]:
-    """The bookmarks for one change alone, with nothing left open by an earlier one."""
+    """Hold the bookmarks for one change alone, with nothing left open by an earlier one."""
     async with profile.writing():
         # Whoever gives up waiting must not leave half of it behind.
         with anyio.CancelScope(shield=True):
@@ -203,7 +203,7 @@ async def _carry_out(
 
 
 def _named(profile: Profile, entry: JournalEntry, id: str, nodes: Sequence[Node | None]) -> str:
-    """The real id of a node that an earlier change made or brought back."""
+    """Return the real id of a node that an earlier change made or brought back."""
     number = reference(id)
     made = nodes[number - 1] if number is not None and number <= len(nodes) else None
     if made is not None:
@@ -219,7 +219,7 @@ async def _step(
     back: int | None = None,
     ends: Outcome = "",
 ) -> Node | None:
-    """One call of Chrome's: read what it touches, write that down, make it, write that down."""
+    """Make one call of Chrome's: record what it touches, make it, record what came of it."""
     peer, journal = profile.peer, profile.journal
     was = await _before(profile, change)
     number = journal.step(entry, change, was, back)
@@ -235,7 +235,7 @@ async def _step(
 
 
 async def _before(profile: Profile, change: Change) -> Node | None:
-    """What has to be known of a node to take the change back; of a new one nothing has."""
+    """Return what has to be known of a node to take the change back; of a new one nothing."""
     if isinstance(change, Create):
         return None
     try:
@@ -251,7 +251,7 @@ async def _before(profile: Profile, change: Change) -> Node | None:
 
 
 async def _given_up(profile: Profile, entry: JournalEntry, fault: Fault, number: int) -> Fault:
-    """Take back what was done before a change failed; the fault that says so."""
+    """Take back what was done before a change failed; return the fault that says so."""
     count = len(entry.done)
     if entry.id in profile.journal:
         try:
@@ -267,7 +267,7 @@ async def _given_up(profile: Profile, entry: JournalEntry, fault: Fault, number:
 
 
 def _unsettled(fault: Fault, entry: JournalEntry, number: int, before: str = "") -> Fault:
-    """The fault of a call whose entry stays open."""
+    """Return the fault of a call whose entry stays open."""
     if not entry.steps:
         return fault
     which = f"change {number} of {entry.of}: " if entry.of > 1 else ""

@@ -43,7 +43,7 @@ class ChangeList:
     """Parent and title → the number of the change that makes the folder, from 1."""
 
     async def node(self, address: str) -> str:
-        """The id that an address leads to."""
+        """Return the id that an address leads to."""
         return await find(self.peer, address)
 
     async def folder(self, address: str, *, makes: bool | None = None) -> str:
@@ -75,7 +75,7 @@ type Make[T] = Callable[[T, ChangeList], Awaitable[Change]]
 
 @dataclass(slots=True)
 class ProfileWriter:
-    """What one call of a tool writes to one profile."""
+    """The writes of one call of a tool to one profile."""
 
     tool: str
     bookmarks: Bookmarks
@@ -83,7 +83,7 @@ class ProfileWriter:
     changes: ChangeList
 
     async def one[T](self, item: T, make: Make[T]) -> Node | None:
-        """Carry out one change; the node as it is now, masked, or None if it is removed."""
+        """Carry out one change; return the node as it is now, masked, None if it is removed."""
         self.changes.made.append(await make(item, self.changes))
         node = (await self._carry_out())[-1]
         return node and masked(node, self.bookmarks.redactor)

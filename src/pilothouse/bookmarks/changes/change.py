@@ -21,11 +21,11 @@ class Create:
     """A new bookmark, or a new folder if it has no URL."""
 
     parent_id: str | None
-    """None: Chrome's folder for other bookmarks."""
+    """Id of the folder; None: Chrome's folder for other bookmarks."""
     title: str
     url: str | None = None
     index: int | None = None
-    """None: at the end."""
+    """Place in the folder; None: at the end."""
     restores: str = ""
     """Id of the removed node that it brings back: Chrome never gives an id twice."""
 
@@ -47,14 +47,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Of a bookmark, or of a folder with nothing in it."""
+    """A removal of a bookmark, or of a folder with nothing in it."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveTree:
-    """Of a folder with all that is in it."""
+    """A removal of a folder with all that is in it."""
 
     id: str
 
@@ -74,12 +74,12 @@ _REFERENCE = re.compile(r"\$([1-9][0-9]{0,5})")
 
 
 def method_of(change: Change) -> str:
-    """The function of `chrome.bookmarks` that makes it."""
+    """Return the function of `chrome.bookmarks` that makes it."""
     return _METHODS[type(change)]
 
 
 def params_of(change: Change) -> dict[str, Any]:
-    """What that function is called with; absent ones are left out."""
+    """Return the arguments of that function; absent ones are left out."""
     fields = ((name, getattr(change, name)) for name in type(change).__slots__)
     return {
         _NAMES.get(name, name): value
@@ -98,7 +98,7 @@ def to_json(change: Change) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Change:
-    """Raises KeyError, TypeError: it is none."""
+    """Make a change of its JSON. Raises KeyError, TypeError: it is none."""
     given = {("parent_id" if name == "parentId" else name): data[name] for name in data}
     kind = _KINDS[given.pop("do")]
     if kind is Create:
@@ -107,7 +107,7 @@ def from_json(data: Mapping[str, Any]) -> Change:
 
 
 def renamed(change: Change, name: Callable[[str], str]) -> Change:
-    """The same change of nodes with other ids."""
+    """Return the same change of nodes with other ids."""
     match change:
         case Create(parent_id=None):
             return change
@@ -121,7 +121,7 @@ def renamed(change: Change, name: Callable[[str], str]) -> Change:
 
 
 def reference(id: str) -> int | None:
-    """Which change, counted from 1, makes the node that an id such as `$1` stands for."""
+    """Return the number, from 1, of the change whose node an id such as `$1` stands for."""
     found = _REFERENCE.fullmatch(id)
     return int(found[1]) if found else None
 
@@ -146,7 +146,7 @@ def apply(draft: Draft, change: Change, new_id: str = "") -> None:
 
 
 def numbered(fault: Fault, number: int, of: int, beside: str = "", **details: object) -> Fault:
-    """The same fault, saying which change of a list it is about."""
+    """Return the same fault, saying which change of a list it is about."""
     if of < 2:
         return fault
     message = f"change {number} of {of}: {fault.message}{beside}"

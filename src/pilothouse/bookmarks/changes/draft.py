@@ -24,7 +24,7 @@ _BLANKS = str.maketrans(dict.fromkeys("\n\r\t\u2028\u2029", " "))
 
 
 def clean_title(title: str) -> str:
-    """A title as Chrome keeps it: on one line."""
+    """Return a title as Chrome keeps it: on one line."""
     return title.translate(_BLANKS)
 
 
@@ -34,7 +34,7 @@ class DraftNode:
 
     id: str
     parent: str
-    """Empty for the root."""
+    """Id of the folder that it is in; empty for the root."""
     title: str
     url: str | None = None
     added: float = 0.0
@@ -42,9 +42,9 @@ class DraftNode:
     is_fixed: bool = False
     """Chrome's own, or set by an administrator: nobody changes it."""
     kind: str = ""
-    """Which of Chrome's own folders it is."""
+    """Type of Chrome's own folder that it is, empty for any other node."""
     alias: str = ""
-    """What paths call one of Chrome's own folders, whose title is in the user's language."""
+    """Name in paths of one of Chrome's own folders, whose title is in the user's language."""
     children: list[str] = field(default_factory=list)
 
 
@@ -65,7 +65,7 @@ class Draft:
         return id in self._items
 
     def __getitem__(self, id: str) -> DraftNode:
-        """Raises BookmarkNotFound."""
+        """Return the node of an id. Raises BookmarkNotFound."""
         try:
             return self._items[id]
         except KeyError:
@@ -80,7 +80,7 @@ class Draft:
         return list(self._items)
 
     def inside(self, id: str) -> Iterator[str]:
-        """The node itself and all that is below it, each folder before what is in it."""
+        """Yield the node itself and all that is below it, each folder before what is in it."""
         waiting = [id]
         while waiting:
             current = waiting.pop()
@@ -88,12 +88,12 @@ class Draft:
             waiting.extend(reversed(self._items[current].children))
 
     def place(self, id: str) -> int:
-        """The index in its folder."""
+        """Return the index in its folder."""
         item = self[id]
         return _place(self._items[item.parent].children, id) if item.parent else 0
 
     def path(self, id: str) -> str:
-        """The path of a folder, as tools take it."""
+        """Return the path of a folder, as tools take it."""
         titles: list[str] = []
         while id and id != self._root:
             item = self[id]
@@ -102,7 +102,7 @@ class Draft:
         return format_path(reversed(titles))
 
     def node(self, id: str) -> Node:
-        """As Chrome gives it, without what is in it."""
+        """Return a node as Chrome gives it, without what is in it."""
         item = self[id]
         node: dict[str, Any] = {"id": id, "parentId": item.parent, "title": item.title}
         if item.parent:
@@ -181,7 +181,7 @@ class Draft:
         return item
 
     def _depth(self, id: str) -> int:
-        """In how many folders it lies, the root among them."""
+        """Return in how many folders it lies, the root among them."""
         depth = 0
         while id := self[id].parent:
             depth += 1
@@ -217,7 +217,7 @@ def _place(children: list[str], id: str) -> int:
 
 
 def is_inside(draft: Draft, id: str, folder: str) -> bool:
-    """Whether a node is a folder or somewhere in it."""
+    """Tell whether a node is a folder or somewhere in it."""
     while id:
         if id == folder:
             return True

@@ -33,7 +33,7 @@ ALWAYS_KEPT = 10
 def open_journal(
     folder: Path, profile_id: str, *, alone: bool = True, kept_s: float = 0.0
 ) -> Journal:
-    """The journal of a profile, with what an earlier process left in it.
+    """Open the journal of a profile, with what an earlier process left in it.
 
     `alone` says that no other process can be writing it right now; `kept_s` how long an entry is
     kept that is none of the newest, without a limit if it is 0.
@@ -120,24 +120,24 @@ class Journal:
 
     @property
     def open_entries(self) -> list[JournalEntry]:
-        """Those that were begun and have not ended, the newest first: so they are taken back."""
+        """Entries that have not ended, the newest first: in this order they are taken back."""
         return [entry for entry in reversed(self._entries.values()) if not entry.outcome]
 
     def __contains__(self, entry_id: str) -> bool:
         return entry_id in self._entries
 
     def current(self, id: str) -> str:
-        """The id that a node has now which was removed and brought back; any other as it is."""
+        """Return the id that a removed and restored node has now; any other id as it is."""
         while id in self._ids:
             id = self._ids[id]
         return id
 
     def has_made(self, id: str) -> bool:
-        """Whether a finished step is known to have made this node."""
+        """Tell whether a finished step is known to have made this node."""
         return id in self._made
 
     def undoable(self, entry_id: str | None, session: str) -> JournalEntry:
-        """The entry of this id; without one the session's last that is no undo.
+        """Return the entry of this id; without one the session's last that is no undo.
 
         A session that did nothing yet means the last of all: the server was started again.
 
@@ -170,7 +170,7 @@ class Journal:
         return entry
 
     def _is_forward(self, entry: JournalEntry) -> bool:
-        """An undo is none; an undo of an undo is one again."""
+        """Tell whether an entry is no undo; an undo of an undo is none, either."""
         forward = True
         while entry.undoes:
             forward = not forward
@@ -182,7 +182,7 @@ class Journal:
     # Writing
 
     def begin(self, tool: str, session: str, of: int, undoes: str = "") -> JournalEntry:
-        """A new entry. It is in the journal from its first step on."""
+        """Begin a new entry. It is in the journal from its first step on."""
         self._last += 1
         return JournalEntry(f"{self._last}-{self._tag}", _now(), tool, session, of, undoes)
 
@@ -209,7 +209,7 @@ class Journal:
     def did(
         self, entry: JournalEntry, number: int, made: Node | None, outcome: Outcome = ""
     ) -> None:
-        """A step was carried out; with an outcome, the entry ended with it."""
+        """Note that a step was carried out; with an outcome, the entry ended with it."""
         step = entry.steps[number]
         step.state, step.made = "done", journal_entry.image(made or {})
         entry.outcome = outcome
@@ -217,12 +217,12 @@ class Journal:
         self._learn(step)
 
     def refused(self, entry: JournalEntry, number: int) -> None:
-        """A step was not carried out, for certain."""
+        """Note that a step was not carried out, for certain."""
         entry.steps[number].state = "refused"
         self._note(entry, journal_entry.ended(entry, number))
 
     def leave(self, entry: JournalEntry, back: int, why: str) -> None:
-        """A step cannot be taken back."""
+        """Note that a step cannot be taken back."""
         change = entry.steps[back].change
         entry.steps.append(ChromeCall(change, None, _now(), back, "left", why=why))
         number = len(entry.steps) - 1
@@ -297,7 +297,7 @@ class Journal:
         self._made &= named
 
     def _newest(self) -> list[JournalEntry]:
-        """What is kept: the open ones, the last ones, and as many before as there is room for."""
+        """Return what is kept: the open, the last, and as many before as there is room for."""
         kept: list[JournalEntry] = []
         room = self._kept_bytes
         for entry in reversed(self._entries.values()):
@@ -312,5 +312,5 @@ class Journal:
 
 
 def _now() -> float:
-    """Wall time, not our own clock: it is compared with the times that Chrome gives its nodes."""
+    """Return wall time, not our own clock's: it is compared with the times of Chrome's nodes."""
     return time.time() * 1000

@@ -29,11 +29,11 @@ class ChromeCall:
     """One call of Chrome's."""
 
     change: Change
-    """With the ids that Chrome had then."""
+    """Change with the ids that Chrome had then."""
     was: Node | None
     """The node before; a removed folder with all that was in it."""
     at: float
-    """When it was begun, in epoch ms."""
+    """Time at which it was begun, in epoch ms."""
     back: int | None = None
     """The step that this one takes back, if it does."""
     state: State = "begun"
@@ -52,15 +52,15 @@ class JournalEntry:
     tool: str
     session: str
     of: int
-    """How many changes it has."""
+    """Number of changes that it has."""
     undoes: str = ""
     """The entry that it undoes, if it does."""
     steps: list[ChromeCall] = field(default_factory=list)
     outcome: Outcome = ""
-    """Empty while it is open."""
+    """Outcome of the entry, empty while it is open."""
     undone_by: str = ""
     bytes: int = 0
-    """On file."""
+    """Bytes on file."""
 
     @property
     def in_flight(self) -> int | None:
@@ -79,7 +79,7 @@ class JournalEntry:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all changes were carried out and none was taken back."""
+        """Tell whether all changes were carried out and none was taken back."""
         return len(self.done) == self.of and all(step.back is None for step in self.steps)
 
     @property
@@ -88,7 +88,7 @@ class JournalEntry:
 
     @property
     def left(self) -> list[str]:
-        """What could not be taken back, and why."""
+        """Parts that could not be taken back, and why."""
         return [step.why for step in self.steps if step.state == "left"]
 
     @property
@@ -102,7 +102,7 @@ class JournalEntry:
 
     @property
     def taken_back(self) -> dict[int, int | None]:
-        """For steps, how many calls of their way back are done; None: it is not gone further."""
+        """Number of calls done to take back each step; None: it is not taken back further."""
         ways: dict[int, int | None] = {}
         for step in self.steps:
             if step.back is None or step.state not in ("done", "left"):
@@ -113,7 +113,7 @@ class JournalEntry:
 
 
 def image(node: Node) -> Node:
-    """What is kept of a node: enough to make it again. Chrome sets its dates anew."""
+    """Return what is kept of a node: enough to make it again. Chrome sets its dates anew."""
     kept = {name: node[name] for name in _KEPT if name in node}
     if node.get("children"):
         kept["children"] = [image(child) for child in node["children"]]
@@ -121,7 +121,7 @@ def image(node: Node) -> Node:
 
 
 def ids_in(entry: JournalEntry) -> Iterator[str]:
-    """Every id that an entry speaks of."""
+    """Yield every id that an entry names."""
     for step in entry.steps:
         for name in ("id", "parent_id"):
             if found := getattr(step.change, name, None):
@@ -163,7 +163,7 @@ def closed(entry: JournalEntry) -> Line:
 
 
 def lines_of(entry: JournalEntry) -> Iterator[Line]:
-    """All lines of an entry, for a file that is written anew."""
+    """Yield all lines of an entry, for a file that is written anew."""
     yield head(entry)
     for number, step in enumerate(entry.steps):
         yield begun(entry, number)
@@ -209,7 +209,7 @@ def take(entries: dict[str, JournalEntry], line: Mapping[str, Any]) -> None:
 
 
 def summary(entry: JournalEntry) -> list[str]:
-    """What an entry did, a few words for each change."""
+    """Return what an entry did, a few words for each change."""
     said = []
     for _, step in entry.done[:3]:
         node = step.was or step.made

@@ -33,9 +33,9 @@ class ChangePlan:
     session: str
     changes: tuple[Change, ...]
     expected: Mapping[str, Mark]
-    """How the bookmarks were that it is about."""
+    """State of the bookmarks that it is about, when it was made."""
     at: float
-    """When it was made, on the monotonic clock."""
+    """Time at which it was made, on the monotonic clock."""
 
 
 class Plans:

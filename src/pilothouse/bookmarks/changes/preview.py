@@ -30,18 +30,18 @@ type Mark = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a list of changes would do to the bookmarks, all of it together."""
+    """The effect of a list of changes on the bookmarks, all of it together."""
 
     added: list[dict[str, Any]]
     removed: list[dict[str, Any]]
     changed: list[dict[str, Any]]
     moved: list[dict[str, Any]]
     expected: dict[str, Mark]
-    """What the plan relies on, by id: it must still be so when it is carried out."""
+    """Facts that the plan relies on, by id: they must still hold when it is carried out."""
 
 
 def dry_run(nodes: Sequence[Node], changes: Sequence[Change]) -> Preview:
-    """The difference that a list of changes would make to a tree, as Chrome's `getTree` gives it.
+    """Return what a list of changes would do to a tree, as Chrome's `getTree` gives it.
 
     Raises:
         BookmarkNotFound, RootFolder, FolderNotEmpty, InvalidInput: it cannot be carried out; the
@@ -66,7 +66,7 @@ def dry_run(nodes: Sequence[Node], changes: Sequence[Change]) -> Preview:
 
 
 def differing(nodes: Sequence[Node], expected: Mapping[str, Mark]) -> list[dict[str, Any]]:
-    """Where a tree is not as a plan expects it: `id`, `title`, `what`, `planned` and `now`."""
+    """List where a tree is not as planned: `id`, `title`, `what`, `planned` and `now`."""
     draft = Draft(nodes)
     found: list[dict[str, Any]] = []
     for id, mark in expected.items():
@@ -84,7 +84,7 @@ def differing(nodes: Sequence[Node], expected: Mapping[str, Mark]) -> list[dict[
 
 
 def _check_references(change: Change, number: int, changes: Sequence[Change]) -> None:
-    """A reference names an earlier change, and one that makes something."""
+    """Refuse a reference unless it names an earlier change that makes something."""
     ids = (getattr(change, name, None) for name in ("id", "parent_id"))
     for id in ids:
         target = reference(id) if id else None
@@ -136,7 +136,7 @@ def _added(after: Draft, id: str) -> dict[str, Any]:
 
 
 def _removed(before: Draft, after: Draft) -> list[dict[str, Any]]:
-    """The topmost of what goes, with the number of what goes with it."""
+    """List the topmost of what goes, with the number of what goes with it."""
     top = [id for id in before.ids if id not in after and before[id].parent in after]
     return [
         {
@@ -168,7 +168,7 @@ def _changed(before: Draft, after: Draft) -> list[dict[str, Any]]:
 
 
 def _moved(before: Draft, after: Draft, changes: Sequence[Change]) -> list[dict[str, Any]]:
-    """Only what is moved on purpose: a place also shifts when a neighbour goes."""
+    """List only what is moved on purpose: a place also shifts when a neighbour goes."""
     ids = dict.fromkeys(change.id for change in changes if isinstance(change, Move))
     found = []
     for id in ids:

@@ -30,7 +30,7 @@ class ConnectedProfile:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """One change at a time, and none before what was left half done is finished.
+        """Hold the lock of one change, once what was left half done is finished.
 
         Raises:
             ConnectionLost: it was, while this change waited for its turn.
@@ -46,7 +46,7 @@ class ConnectedProfile:
 
     @asynccontextmanager
     async def lent(self, on_death: OnConnected) -> AsyncIterator[None]:
-        """`writing` for another process. The block is left by an exception when that has died:
+        """Hold `writing` for another process. An exception ends the block when that has died:
         then what it left half done is finished before anybody else has a turn.
 
         Raises:
@@ -69,7 +69,7 @@ class ConnectedProfile:
             self._is_sound.set()
 
     async def _finish(self, what_was_left: OnConnected) -> None:
-        """With the lock held, as if by its holder."""
+        """Finish what was left, with the lock held, as if by its holder."""
         self._recovering = asyncio.current_task()
         try:
             await what_was_left(self)

@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from pilothouse.bookmarks.model import Node
 
 type Naming = Callable[[str], str]
-"""The id that a node has now, of the one that it had then."""
+"""A function from the id that a node had then to the one that it has now."""
 
 SLACK_MS = 5_000.0
-"""How far the clocks of Chrome and of this process may be apart."""
+"""Milliseconds that the clocks of Chrome and of this process may be apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """Somebody else changed what a step left behind."""
+    """A difference that somebody else made to what a step left behind."""
 
     id: str
     title: str
     what: str
     left: Any = None
-    """As the step left it."""
+    """Value as the step left it."""
     now: Any = None
     blocks: bool = False
     """The step cannot be taken back at all."""
@@ -62,10 +62,10 @@ class Differing:
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """What takes one step back."""
+    """The changes that take one step back."""
 
     number: int
-    """Of the step."""
+    """Number of the step."""
     changes: tuple[Change, ...]
     differing: tuple[Differing, ...]
 
@@ -73,7 +73,7 @@ class UndoStep:
 def way_back(
     draft: Draft, entry: JournalEntry, now: Naming, *, force: bool = True
 ) -> list[UndoStep]:
-    """How to take back what is done of an entry and was not taken back yet, in this order.
+    """Return how to take back what is done of an entry and not taken back yet, in this order.
 
     The draft is the tree as it is, and as it will be afterwards. Steps that somebody else's
     changes block are not in it; without `force`, nor are those that would overwrite such changes.
@@ -106,7 +106,7 @@ def way_back(
 
 
 def gathered(tree: Sequence[Node], changes: Sequence[Change]) -> list[Change]:
-    """The same with one call for a folder and all in it, where nothing but removals is asked for.
+    """Gather removals, if there is nothing else, into one call for a folder and all in it.
 
     Undoing an import of thousands would otherwise take as long as the import.
     """
@@ -119,7 +119,7 @@ def gathered(tree: Sequence[Node], changes: Sequence[Change]) -> list[Change]:
 
 
 def _inverse(draft: Draft, step: ChromeCall, now: Naming) -> list[Change]:
-    """The changes that undo a step, with the ids of now."""
+    """Return the changes that undo a step, with the ids of now."""
     was = step.was or {}
     match step.change:
         case Create():
@@ -139,7 +139,7 @@ def _inverse(draft: Draft, step: ChromeCall, now: Naming) -> list[Change]:
 
 
 def _restoring(was: Node) -> list[Change]:
-    """A removed node and all that was in it, each folder before its content."""
+    """Return creations of a removed node and all that was in it, folders before their content."""
     changes: list[Change] = []
     waiting = [was]
     while waiting:
@@ -158,7 +158,7 @@ def _restoring(was: Node) -> list[Change]:
 
 
 def _placing(draft: Draft, id: str, parent_id: str, place: int) -> Move:
-    """The move after which a node is at a place, or at the end if there are too few now."""
+    """Return the move that puts a node at a place, or at the end if there are too few now."""
     others = [child for child in draft[parent_id].children if child != id]
     place = min(place, len(others))
     if draft[id].parent == parent_id and place > draft.place(id):
@@ -167,7 +167,7 @@ def _placing(draft: Draft, id: str, parent_id: str, place: int) -> Move:
 
 
 def _fitted(draft: Draft, change: Change) -> Change:
-    """The same with a place that there is: a neighbour may have gone."""
+    """Return the same change with a place that there is: a neighbour may have gone."""
     if not isinstance(change, Create) or change.index is None or change.parent_id is None:
         return change
     count = len(draft[change.parent_id].children)
@@ -177,7 +177,7 @@ def _fitted(draft: Draft, change: Change) -> Change:
 
 
 def _differing(draft: Draft, step: ChromeCall, now: Naming) -> list[Differing]:
-    """Where the tree is not as a step left it, as far as taking it back depends on it."""
+    """Return where the tree is not as a step left it, so far as taking back depends on it."""
     was, made = step.was or {}, step.made
     match step.change:
         case Create():
@@ -219,7 +219,7 @@ def _missing(draft: Draft, parent_id: str, was: Node) -> list[Differing]:
 
 
 def found_done(draft: Draft, step: ChromeCall, is_known: Callable[[str], bool]) -> Node | None:
-    """Whether a step that was begun was carried out, by what the tree is now: the node, or None.
+    """Return the node if a step that was begun was carried out, by the tree of now; else None.
 
     `is_known` tells of a node whether another step is known to have made it.
     """
@@ -248,7 +248,7 @@ def found_done(draft: Draft, step: ChromeCall, is_known: Callable[[str], bool]) 
 def _twin(
     draft: Draft, step: ChromeCall, change: Create, is_known: Callable[[str], bool]
 ) -> Node | None:
-    """The node that looks like the one that was to be made, and is as young."""
+    """Return the node that looks like the one that was to be made, and is as young."""
     parent = change.parent_id if change.parent_id is not None else draft.other
     children: Iterable[str] = draft[parent].children if parent in draft else ()
     twins = [

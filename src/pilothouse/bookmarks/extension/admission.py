@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
 
 MAX_STRANGERS = 64
-"""Sockets that have not said hello. The oldest makes room: an extension needs milliseconds."""
+"""Most sockets without a hello yet. The oldest makes room: an extension needs milliseconds."""
 
 FOREIGN_USER = (
     "This server takes connections of the user who started it and of root alone. Connect as that"
@@ -31,7 +31,7 @@ _origin_policy = OriginPolicy()
 
 
 def check_request(socket: ServerConnection, request: Request) -> Response | None:
-    """The refusal of a request that is not the extension's own, or None."""
+    """Return the refusal of a request that is not the extension's own, or None."""
     if isinstance(socket, Socket) and socket.caller is Caller.OTHER:
         return socket.respond(403, FOREIGN_USER)
     hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
@@ -43,7 +43,7 @@ def check_request(socket: ServerConnection, request: Request) -> Response | None
 
 
 class Strangers:
-    """The sockets that have not said hello."""
+    """The sockets that have not sent a hello."""
 
     def __init__(self) -> None:
         self._sockets: dict[Socket, None] = {}
@@ -72,7 +72,7 @@ class Socket(ServerConnection):
     """A connection that is a stranger's until it `may_say` more than hello."""
 
     caller = Caller.UNKNOWN
-    """Whose process has connected; where that is not known, or not asked, the code decides."""
+    """User whose process has connected; where that is not known or checked, the code decides."""
 
     def __init__(
         self, *args: Any, strangers: Strangers, own_user_only: bool, **options: Any
@@ -93,6 +93,6 @@ class Socket(ServerConnection):
         super().connection_lost(exc)
 
     def may_say(self, most_bytes: int) -> None:
-        """It is no stranger any more: take messages of this size from now on."""
+        """Take messages of this size from now on: it is no stranger any more."""
         self._strangers.remove(self)
         self.protocol.max_message_size = most_bytes

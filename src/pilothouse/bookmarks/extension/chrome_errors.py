@@ -74,7 +74,7 @@ _KNOWN: tuple[tuple[str, type[Fault], str], ...] = (
 
 
 def fault_of(error: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> Fault:
-    """What a tool answers for an error of the extension."""
+    """Return the fault that a tool answers for an error of the extension."""
     said = str(error.get("message") or "no reason was given")
     about = {name: params[name] for name in ("id", "ids", "parentId") if name in params}
     code = error.get("code")
@@ -91,7 +91,7 @@ def fault_of(error: Mapping[str, Any], method: str, params: Mapping[str, Any]) -
 
 
 def after_silence(method: str) -> str:
-    """What a caller must know of a call that was sent and never answered."""
+    """Return what a caller must know of a call that was sent and never answered."""
     if method == "search" or method.startswith("get"):
         return f"{method} only reads: nothing was changed by it"
     return "it may have been done or not: look before you repeat it"

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 LOOKS_EVERY_S = 30
-"""How often an extension that is not connected looks for the server, at the latest."""
+"""Seconds at most until an extension that is not connected looks for the server again."""
 PORT_VARIABLE = "PILOTHOUSE_BOOKMARKS_PORT"
 
 
 def steps(folder: Path | None, port: int, code: str) -> list[str]:
-    """How a Chrome gets connected, from nothing; `code` says where the pairing code is."""
+    """List the steps to connect a Chrome, from nothing; `code` says where the pairing code is."""
     where = folder or "the folder `extension` of Pilothouse's source"
     at = port or "the one that the tool `status` names"
     return [
@@ -30,10 +30,10 @@ def steps(folder: Path | None, port: int, code: str) -> list[str]:
 
 
 class Guidance:
-    """What is known about the way between an extension and this process."""
+    """The state of the connection between an extension and this process, and advice on it."""
 
     def __init__(self, folder: Path | None, now: Callable[[], float]) -> None:
-        """`now` counts seconds."""
+        """Read the time from `now`, in seconds."""
         self._folder = folder
         self._now = now
         self._port = 0
@@ -57,24 +57,24 @@ class Guidance:
         self._last = (self._now(), f"one was refused ({why})")
 
     def connected(self, names: Sequence[str]) -> None:
-        """Exactly these profiles are connected now."""
+        """Note that exactly these profiles are connected now."""
         if len(names) < len(self._names):
             self._last = (self._now(), "the connection was lost")
         self._names = names
 
     def facts(self) -> dict[str, Any]:
-        """All that another process has to know to say the same."""
+        """Return all that another process has to know to give the same advice."""
         at, what = self._last
         last = {"ago": self._now() - at, "what": what}
         return {"port": self._port, "off": self._off, "names": [*self._names], "last": last}
 
     def learn(self, facts: dict[str, Any]) -> None:
-        """Know what another process knows: its facts."""
+        """Take over the facts of another process."""
         self._port, self._off, self._names = facts["port"], facts["off"], facts["names"]
         self._last = (self._now() - facts["last"]["ago"], facts["last"]["what"])
 
     def state(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         if self._off:
             return f"off: {self._off}"
         return f"ws://{HOST}:{self._port}, connected: {', '.join(self._names) or 'no Chrome'}"

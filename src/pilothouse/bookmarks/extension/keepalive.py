@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long this side waits."""
+    """The times that this side waits, in seconds."""
 
     hello_s: float = 4.0
-    """So that a socket that says nothing is gone within 5 s, the closing included."""
+    """Time for the hello: a silent socket is gone within 5 s, the closing included."""
     close_s: float = 1.0
     answer_s: float = 30.0
     heartbeat_s: float = protocol.HEARTBEAT_S
@@ -135,5 +135,5 @@ async def _recover(recover: Callable[[], Awaitable[None]]) -> None:
 
 
 def closing_words(text: str) -> str:
-    """As much of it as a close frame has room for."""
+    """Return as much of it as a close frame has room for."""
     return text.encode()[:LONGEST_REASON].decode(errors="ignore")

@@ -27,7 +27,7 @@ GROUP = 4
 FORM = re.compile(f"[{ALPHABET}]{{{LENGTH}}}")
 LONGEST_LOCK_S = 900.0
 LONGEST_TYPED = 200
-"""No code is longer, however many blanks are in it; what is longer is not even read."""
+"""Most characters of a code, with any blanks in it; what is longer is not even read."""
 
 _MEANT = str.maketrans("OILoil", "011011", "- \t\r\n\u2010\u2011\u2013")
 
@@ -38,19 +38,19 @@ def make_token() -> str:
 
 
 def shown(token: str) -> str:
-    """The token as a person reads and types it: in groups."""
+    """Return the token as a person reads and types it: in groups."""
     return "-".join(token[at : at + GROUP] for at in range(0, LENGTH, GROUP))
 
 
 def as_meant(typed: object) -> str:
-    """What was typed in the one spelling of a token, or nothing where it cannot be one."""
+    """Return what was typed in the one spelling of a token, or nothing where it cannot be one."""
     if not isinstance(typed, str) or len(typed) > LONGEST_TYPED:
         return ""
     return typed.translate(_MEANT).upper()
 
 
 class Pairing:
-    """Says who is paired with this server."""
+    """The check of who is paired with this server."""
 
     def __init__(self, secret: Secret, clock: Callable[[], float] = time.monotonic) -> None:
         self._secret = secret
@@ -63,7 +63,7 @@ class Pairing:
         )
 
     def admits(self, token: object, who: str = "") -> bool:
-        """Whether this is the code, in whatever spelling.
+        """Tell whether this is the code, in whatever spelling.
 
         Raises:
             RateLimited: so many were wrong of late that none is looked at.
@@ -72,7 +72,7 @@ class Pairing:
         return self._check.check(as_meant(token), who)
 
     def is_current(self, token: str) -> bool:
-        """Whether the code that let somebody in is still the right one.
+        """Tell whether the code that let somebody in is still the right one.
 
         Raises:
             OSError: it can neither be read nor written.

@@ -47,7 +47,7 @@ class SocketPeer:
         numbers: Iterator[int],
         answer_s: float,
     ) -> None:
-        """`numbers` are the ids of calls, of which none comes twice."""
+        """Take the ids of calls from `numbers`, of which none comes twice."""
         loop = asyncio.get_running_loop()
         self.id = hello.profile_id
         self.name = hello.name
@@ -61,7 +61,7 @@ class SocketPeer:
         self._pending: dict[int, asyncio.Future[CallAnswer | None]] = {}
         self._unsent: list[bytes] = []
         self._due: asyncio.TimerHandle | None = None
-        """When what is unsent has waited long enough."""
+        """Timer for when what is unsent has waited long enough."""
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
@@ -108,7 +108,7 @@ class SocketPeer:
             sending.add_done_callback(self._sending.discard)
 
     def _gathered(self) -> bytes:
-        """All that is unsent, which it is no more."""
+        """Take all that is unsent, as one message to send."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -127,7 +127,7 @@ class SocketPeer:
         )
 
     def answered(self, answer: CallAnswer) -> None:
-        """An answer whose call has ended meanwhile, or never was, is nobody's."""
+        """Pass an answer to its call; if that has ended meanwhile, or never was, drop it."""
         pending = self._pending.get(answer.id)
         if pending is not None and not pending.done():
             pending.set_result(answer)

@@ -32,13 +32,13 @@ CHANGES = frozenset(
 )
 LONGEST_NAME = 200
 LONGEST_TITLE = 500
-"""Of a title in an event; the tools show all of it."""
+"""Most characters of a title in an event; the tools show all of it."""
 
 _PROFILE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Garbage(ValueError):
-    """Not a message of this protocol; the text says what is wrong with it."""
+    """An input that is no message of this protocol; the text says what is wrong with it."""
 
 
 class NotAdmitted(Exception):
@@ -53,7 +53,7 @@ class NotAdmitted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionHello:
-    """Who opens a socket."""
+    """The profile that opens a socket."""
 
     token: str = field(repr=False)
     profile_id: str
@@ -65,7 +65,7 @@ class ExtensionHello:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """What came of a call; `error` is None when it went well."""
+    """The result of a call; `error` is None when it went well."""
 
     id: int
     result: Any
@@ -74,7 +74,7 @@ class CallAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that Chrome told about its bookmarks."""
+    """An event that Chrome reported about its bookmarks."""
 
     type: str
     id: str
@@ -104,7 +104,7 @@ type Message = CallAnswer | Happening | Heartbeat
 
 
 def parse(raw: bytes | str) -> list[Message]:
-    """The messages that a socket that was let in says at once.
+    """Parse the messages that a socket that was let in sends at once.
 
     Raises:
         Garbage: one of them is none.
@@ -127,7 +127,7 @@ def _message(said: object) -> Message:
 
 
 def parse_hello(raw: bytes | str) -> ExtensionHello:
-    """The first message of a socket.
+    """Parse the first message of a socket.
 
     Raises:
         NotAdmitted: it is not a hello.
@@ -176,7 +176,7 @@ def request(id: int, method: str, params: dict[str, Any]) -> bytes:
 
 
 def together(requests: list[bytes]) -> bytes:
-    """Several as one message."""
+    """Join several requests into one message."""
     return requests[0] if len(requests) == 1 else b"[" + b",".join(requests) + b"]"
 
 

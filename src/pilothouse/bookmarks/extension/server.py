@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 BACKLOG = 512
 """Connections that may wait to be taken."""
 TAKEN_AT_ONCE = 4
-"""Connections that are taken before those that are there are heard again."""
+"""Connections that are taken before those that are there are read again."""
 MAX_HELLO_BYTES = 16 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 """A tree of 100,000 bookmarks has about 30 MB; with long addresses, a multiple of it."""
 CLOSE_S = 3.0
-"""How long all sockets together may take to say goodbye."""
+"""Seconds that all sockets together may take to close."""
 FIRST_IDS = 2**50
 """A server that was started anew begins somewhere else; JavaScript counts exactly to 2**53."""
 
@@ -59,14 +59,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _KnownProfile:
-    """What outlives a profile's connections."""
+    """The part of a profile that outlives its connections."""
 
     journal: Journal
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ExtensionServer:
-    """What all agents of this process share."""
+    """The server of the extension's sockets, which all agents of this process share."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class ExtensionServer:
         own_user_only: bool = True,
         timing: Timing = USUAL,
     ) -> None:
-        """`server` is our name and version.
+        """Present ourselves as `server`, our name and version.
 
-        `on_state` is told in words when something about the link changes, `on_port` is told on
-        which port it listens.
+        `on_state` is called with words when something about the link changes, `on_port` with the
+        port on which it listens.
         """
         self._guidance = guidance
         self._server = server
@@ -111,7 +111,7 @@ class ExtensionServer:
         return [profile for profile in self._connected.values() if not profile.peer.is_gone]
 
     def not_connected(self) -> ExtensionNotConnected:
-        """What a call answers that finds no profile."""
+        """Return what a call answers that finds no profile."""
         if self._guidance.is_off:
             self._wanted.set()
         return self._guidance.fault()
@@ -131,7 +131,7 @@ class ExtensionServer:
 
     @contextmanager
     def view(self, view: ChangeListener) -> Iterator[None]:
-        """An agent's view for as long as the block lasts."""
+        """Send an agent's view what happens for as long as the block lasts."""
         self._views.add(view)
         try:
             yield
@@ -142,7 +142,7 @@ class ExtensionServer:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is known about the way to the extension."""
+        """Facts about the connection to the extension."""
         return self._guidance.facts()
 
     @contextmanager
@@ -225,7 +225,7 @@ class ExtensionServer:
             await self._keep(ConnectedProfile(peer, known.journal, known.lock), socket)
 
     async def _admitted(self, socket: Socket) -> ExtensionHello:
-        """Raises NotAdmitted, ConnectionClosed."""
+        """Return the hello of a paired extension. Raises NotAdmitted, ConnectionClosed."""
         try:
             async with asyncio.timeout_at(socket.opened_at + self._timing.hello_s):
                 hello = protocol.parse_hello(await socket.recv())
@@ -251,7 +251,7 @@ class ExtensionServer:
         return hello
 
     async def _known_profile(self, profile_id: str) -> _KnownProfile:
-        """Raises NotAdmitted when the profile's journal cannot be used."""
+        """Return a profile. Raises NotAdmitted when its journal cannot be used."""
         async with self._opening:
             if profile_id not in self._known:
                 try:
@@ -284,7 +284,7 @@ class ExtensionServer:
                 del self._connected[peer.id]
                 self._came_or_went(peer)
 
-    # What agents are told
+    # What agents are sent
 
     def _came_or_went(self, peer: SocketPeer) -> None:
         self._guidance.connected([profile.peer.name for profile in self.profiles])
@@ -305,7 +305,7 @@ class ExtensionServer:
 
 
 def _silent() -> logging.Logger:
-    """The library would log every stranger, and what strangers send with a traceback."""
+    """Return a quiet logger: the library logs every stranger, and what they send with traceback."""
     quiet = logging.getLogger("pilothouse.bookmarks.sockets")
     quiet.setLevel(logging.CRITICAL)
     return quiet

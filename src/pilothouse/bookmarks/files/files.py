@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 type Format = Literal["html", "json"]
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of a file: exports carry a picture with every bookmark."""
+"""Most bytes of a file: exports carry a picture with every bookmark."""
 _HEAD_BYTES = 1024
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_:.-]+)", re.I)
 
 
 def read_bookmarks(text: str) -> list[Saved]:
-    """The bookmarks of a file of either kind.
+    """Read the bookmarks of a file of either kind.
 
     Raises:
         InvalidInput: it is no bookmarks file.
@@ -40,14 +40,14 @@ def read_bookmarks(text: str) -> list[Saved]:
 
 
 def written(saved: list[Saved], form: Format) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     if form == "html":
         return write_netscape(saved)
     return write_json(saved, exported_at=datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def changes_of(saved: Sequence[Saved], parent: str | None, before: int = 0) -> list[Create]:
-    """The changes that make them all, each folder before what is in it.
+    """Return the changes that make them all, each folder before what is in it.
 
     `before` is how many changes stand before them in the list.
     """
@@ -62,7 +62,7 @@ def changes_of(saved: Sequence[Saved], parent: str | None, before: int = 0) -> l
 
 
 def read_file(path: str, roots: Sequence[Path]) -> str:
-    """The text of a file under one of the roots; a relative path starts at the first.
+    """Read the text of a file under one of the roots; a relative path starts at the first.
 
     Raises:
         PermissionDenied: it lies elsewhere.
@@ -90,7 +90,7 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file: UTF-8 as a rule, else what the file itself says that it is."""
+    """Decode a file's text: UTF-8 as a rule, else what the file itself says that it is."""
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     try:
@@ -113,7 +113,7 @@ def _unreadable(reason: str) -> InvalidInput:
 
 
 def write_file(folder: Path, form: Format, text: str) -> Path:
-    """A new file, for its owner alone."""
+    """Write a new file, for its owner alone."""
     moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     path = folder / f"bookmarks-{moment}-{secrets.token_hex(3)}.{form}"
     # Titles may hold halves of characters, which are no UTF-8.

@@ -16,7 +16,7 @@ _EPOCH_OF_WINDOWS_S = 11_644_473_600
 
 
 def write_json(entries: list[Saved], *, exported_at: str) -> str:
-    """Our own form: titles, addresses and dates, without ids."""
+    """Return our own form: titles, addresses and dates, without ids."""
     made = {"format": FORMAT, "version": 1, "exportedAt": exported_at}
     return json.dumps({**made, "nodes": [_node(e) for e in entries]}, ensure_ascii=False, indent=1)
 
@@ -34,8 +34,8 @@ def _node(entry: Saved) -> dict[str, Any]:
 
 
 def read_json(text: str) -> list[Saved]:
-    """The bookmarks of an export of ours, of nodes as tools answer them, of the file `Bookmarks` in
-    Chrome's profile, or of a backup of Firefox.
+    """Read the bookmarks of an export of ours, of nodes as tools answer them, of the file
+    `Bookmarks` in Chrome's profile, or of a backup of Firefox.
 
     Raises:
         InvalidInput: it is none of these.
@@ -83,7 +83,7 @@ def _read(item: Any, depth: int, kind: str = "") -> Saved:
 
 
 def _time(value: object, item: dict[str, Any]) -> float | None:
-    """Epoch milliseconds of a number or of digits; Chrome's own file writes those."""
+    """Return epoch milliseconds of a number or of digits; Chrome's own file writes those."""
     try:
         number = float(str(value))
     except ValueError:

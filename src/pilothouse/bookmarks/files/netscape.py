@@ -39,7 +39,7 @@ def is_netscape(text: str) -> bool:
 
 
 def read_netscape(text: str) -> list[Saved]:
-    """The bookmarks and folders of an export.
+    """Read the bookmarks and folders of an export.
 
     Raises:
         InvalidInput: it is nested deeper than any browser would write.
@@ -106,7 +106,7 @@ class _Reader(HTMLParser):
 
 
 def _time(attributes: dict[str, str], name: str) -> float | None:
-    """Epoch milliseconds; files have seconds, some tools write milli- or microseconds."""
+    """Return epoch milliseconds; files have seconds, some tools write milli- or microseconds."""
     digits = attributes.get(name, "").strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
         return None
@@ -117,7 +117,7 @@ def _time(attributes: dict[str, str], name: str) -> float | None:
 
 
 def write_netscape(entries: Sequence[Saved]) -> str:
-    """A file that every browser imports."""
+    """Return the text of a file that every browser imports."""
     lines = [HEAD]
     # The root has no title anywhere: what it holds is the file.
     for entry in entries:

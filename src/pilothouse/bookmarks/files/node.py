@@ -31,7 +31,7 @@ class Saved:
 
 
 def saved_of(nodes: Sequence[Node]) -> list[Saved]:
-    """Chrome's nodes as entries."""
+    """Return Chrome's nodes as entries."""
     return [
         Saved(
             title=str(node.get("title", "")),

@@ -35,18 +35,18 @@ _LOGIN_OR_LIMIT = frozenset({401, 402, 403, 405, 406, 407, 423, 425, 429, 451, 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manners:
-    """How politely is asked."""
+    """The limits that keep requests polite."""
 
     hosts_at_once: int = 8
     pause_s: float = 0.5
-    """After each request, before the same host is asked again."""
+    """Seconds after each request before the next to the same host."""
     request_s: float = 10.0
     total_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of one link."""
+    """The result for one link."""
 
     kind: Kind
     status: int | None = None
@@ -55,7 +55,7 @@ class Checked:
 
 
 def judge(answer: LinkAnswer) -> Checked:
-    """What an answer says about the bookmark."""
+    """Judge a bookmark by an answer."""
     if answer.status >= 400:
         kind: Kind = "refused" if answer.status in _LOGIN_OR_LIMIT else "broken"
         return Checked(kind, answer.status, leads_to=answer.url if answer.hops else "")
@@ -71,17 +71,17 @@ class LinkCheck:
     policy: Callable[[], Policy]
     manners: Manners = field(default_factory=Manners)
     context: ssl.SSLContext | None = None
-    """For TLS; the usual authorities by default."""
+    """Context for TLS; the usual authorities by default."""
     done: dict[str, Checked] = field(default_factory=dict)
-    """By URL; what is not in it was not reached in time."""
+    """Results by URL; what is not in it was not reached in time."""
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _rested: dict[str, float] = field(default_factory=dict)
-    """When a host may be asked again."""
+    """Time from which a host may be asked again."""
 
     async def run(
         self, urls: Iterable[str], tell: Callable[[int, int], Awaitable[None]]
     ) -> dict[str, Checked]:
-        """Each URL once, as far as the time goes; `tell` hears how many are done, and of how many.
+        """Check each URL once, until time is up; call `tell` with how many are done, of how many.
 
         Hosts are taken in turn, and each by one worker, so that a slow one keeps no other waiting.
         """
@@ -102,7 +102,7 @@ class LinkCheck:
                 for _ in range(min(self.manners.hosts_at_once, len(waiting))):
                     workers.create_task(work())
         except TimeoutError:
-            pass  # the rest is told as not reached
+            pass  # the rest is reported as not reached
         return self.done
 
     async def _check(self, url: str) -> Checked:
@@ -126,7 +126,7 @@ class LinkCheck:
 
 
 def _host(url: str) -> str:
-    """The host that a link asks; empty for what is no address of the web."""
+    """Return the host of a link; empty for what is no address of the web."""
     try:
         target = target_of(url)
     except UrlError:

@@ -38,7 +38,7 @@ type Turn = Callable[[str], AbstractAsyncContextManager[None]]
 
 
 class LinkUnanswered(Exception):
-    """No server answered, or none may be asked; the text says why."""
+    """An error for a link that no server answered, or none may be asked for; the text says why."""
 
     def __init__(self, reason: str, *, is_blocked: bool = False) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class HungUp(LinkUnanswered):
 
 @dataclass(slots=True)
 class LinkAnswer:
-    """What the last server said, and the way there."""
+    """The answer of the last server, and the redirects to it."""
 
     status: int
     url: str
@@ -64,7 +64,7 @@ class LinkAnswer:
 
 
 class Fetcher:
-    """Asks for heads of pages."""
+    """A client that requests the heads of pages."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class Fetcher:
         request_s: float,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        """`request_s` is for one request, without the wait for its turn."""
+        """Give each request `request_s` seconds, without the wait for its turn."""
         self._policy = policy
         self._turn = turn
         self._request_s = request_s
         self._context = context
 
     async def ask(self, url: str) -> LinkAnswer:
-        """HEAD, and GET where that does not go well: many servers know no HEAD.
+        """Send HEAD, and GET where that does not go well: many servers know no HEAD.
 
         Raises:
             LinkUnanswered: no server answered, or none may be asked.
@@ -106,7 +106,7 @@ class Fetcher:
                 raise LinkUnanswered(f"more than {MOST_HOPS} redirects")
 
     async def _once(self, method: str, url: str) -> tuple[int, str]:
-        """The status of one request, and where it sends us."""
+        """Return the status of one request, and where it sends us."""
         verdict = self._policy().check_url(url)
         if not verdict.allowed:
             raise LinkUnanswered(verdict.reason, is_blocked=True)
@@ -168,7 +168,7 @@ class Fetcher:
 
 
 def request_head(method: str, url: str, target: UrlTarget) -> bytes:
-    """A request as small as servers take it."""
+    """Return a request as small as servers take it."""
     parts = urlsplit(url)
     path = quote(parts.path or "/", safe=_SAFE_IN_TARGET)
     query = f"?{quote(parts.query, safe=_SAFE_IN_TARGET)}" if parts.query else ""
@@ -228,5 +228,5 @@ def _reason(error: Exception) -> str:
 
 @cache
 def _usual_context() -> ssl.SSLContext:
-    """Kept, because reading the trusted authorities takes long."""
+    """Return a cached context, because reading the trusted authorities takes long."""
     return ssl.create_default_context()

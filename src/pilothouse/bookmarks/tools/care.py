@@ -37,7 +37,7 @@ class _Under(BookmarkArgs):
 
 
 async def bookmarks_under(peer: Peer, folder_id: str | None) -> list[Found]:
-    """The bookmarks in a folder and below it, or all, with their paths.
+    """Return the bookmarks in a folder and below it, or all, with their paths.
 
     Raises:
         BookmarkNotFound, AmbiguousPath.

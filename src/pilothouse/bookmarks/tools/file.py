@@ -198,7 +198,7 @@ async def bookmark_import(args: Import, bookmarks: Bookmarks, progress: Progress
 
 
 def _id_of(target: str, nodes: Sequence[Node | None]) -> str | None:
-    """The id of the folder that they are in; None if there was nothing to make it for."""
+    """Return the id of the folder that they are in; None if there was nothing to make it for."""
     number = reference(target)
     if number is None:
         return target
@@ -240,7 +240,7 @@ def _pages(nodes: Sequence[Node]) -> set[str]:
 def _without(
     saved: Sequence[Saved], there: set[str], left_out: list[tuple[Saved, str]]
 ) -> list[Saved]:
-    """What can be imported; what cannot goes to `left_out` with the reason."""
+    """Return what can be imported; what cannot goes to `left_out` with the reason."""
     kept = []
     for one in saved:
         if one.url is None:
@@ -258,7 +258,7 @@ def _without(
 
 
 def _reason(url: str) -> str:
-    """Why a URL cannot be imported; empty if it can."""
+    """Return why a URL cannot be imported; empty if it can."""
     if scheme_of(cleaned_url(url)) == "place":
         return "it is a search of Firefox, not an address"
     try:
@@ -269,7 +269,7 @@ def _reason(url: str) -> str:
 
 
 def _which(fault: InvalidUrl, changes: Sequence[Change]) -> InvalidUrl:
-    """The same fault, naming the bookmark that Chrome refused."""
+    """Return the same fault, naming the bookmark that Chrome refused."""
     number = fault.details.get("change")
     change = changes[number - 1] if isinstance(number, int) else None
     if not isinstance(change, Create):

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MOST_CHANGES = 1_000
 SHOWN = 100
-"""Of each kind of difference; the counts are of all."""
+"""Most that are shown of each kind of difference; the counts are of all."""
 
 
 class PlannedChange(Args):
@@ -296,7 +296,7 @@ def _profile_of(args: BookmarkUndo, bookmarks: Bookmarks) -> Profile:
 
 
 async def _change(asked: PlannedChange, peer: Peer) -> Change:
-    """One change, with ids for paths."""
+    """Return one change, with ids for paths."""
     if asked.url is not None:
         check_url(asked.url)
     if asked.title is not None and is_masked(asked.title):

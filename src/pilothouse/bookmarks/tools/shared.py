@@ -18,7 +18,7 @@ BOOKMARKS = Group(
 )
 
 ADDRESSED = (*CONNECTION, BookmarkNotFound, AmbiguousPath)
-"""What a tool may answer that takes an id or a path."""
+"""Faults that a tool may answer that takes an id or a path."""
 
 
 class BookmarkArgs(Args):

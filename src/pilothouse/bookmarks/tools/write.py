@@ -18,7 +18,7 @@ from pilothouse.core.declare.model import Args, Result
 from pilothouse.core.declare.tool import Example, tool
 
 WRITES = (*CHANGING, AmbiguousPath)
-"""What every tool may answer that changes bookmarks by their addresses."""
+"""Faults that every tool may answer that changes bookmarks by their addresses."""
 
 Items = Annotated[
     list[dict[str, Any]], WithJsonSchema({"type": "array", "items": {"type": "object"}})

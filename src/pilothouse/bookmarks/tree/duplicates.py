@@ -26,7 +26,7 @@ class Duplicates:
 
 
 def find_duplicates(found: Iterable[Found], *, strict: bool = False) -> list[Duplicates]:
-    """Largest group first. `urls.SAME` and `urls.SAME_STRICTLY` say what counts as the same."""
+    """Group what `urls.SAME` or `urls.SAME_STRICTLY` calls the same, the largest group first."""
     pages: dict[str, list[Found]] = {}
     for node, path in found:
         if "url" in node:

@@ -36,7 +36,7 @@ def mask(nodes: Sequence[Node], redactor: Redactor) -> int:
 
 
 def masked(node: Node, redactor: Redactor) -> Node:
-    """A copy of a bookmark or folder, masked."""
+    """Return a copy of a bookmark or folder, masked."""
     shown = dict(node)
     mask([shown], redactor)
     return shown
@@ -56,7 +56,7 @@ def _mask_all(
 
 
 def suspects(texts: Sequence[str], redactor: Redactor, *, are_urls: bool) -> Iterable[int]:
-    """Which of the texts have to be read closely; it errs only on the side of reading."""
+    """Return the numbers of texts to be read closely; it errs only on the side of reading."""
     if redactor.reveal:
         return ()
     lines = "\n".join(texts)
@@ -76,7 +76,7 @@ def suspects(texts: Sequence[str], redactor: Redactor, *, are_urls: bool) -> Ite
 
 
 def _lines_with(pattern: Any, lines: str) -> set[int]:
-    """The numbers of the lines in which the pattern is found."""
+    """Return the numbers of the lines in which the pattern is found."""
     data = lines.encode("utf-8", "replace")
     spots = [found.start() for found in pattern.finditer(data)]
     if not spots:
@@ -87,7 +87,7 @@ def _lines_with(pattern: Any, lines: str) -> set[int]:
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[Any, Any, Any]:
-    """Shapes of secrets; what is secret in lower-case text without a name; names of secrets."""
+    """Compile shapes of secrets; what is secret in lower case without a name; names of secrets."""
 
     def lines_with(*hints: str) -> Any:
         return compile_pattern(rf"(?:{'|'.join(map(re.escape, hints))})[^\n]*", memory=OWN_MEMORY)

@@ -33,7 +33,7 @@ _TYPES = {
     "mobile bookmarks": "mobile",
     "managed bookmarks": "managed",
 }
-# Before it told the types of its folders, Chrome already gave them these ids.
+# Before it reported the types of its folders, Chrome already gave them these ids.
 _TYPES_BY_ID = {"1": "bookmarks-bar", "2": "other", "3": "mobile"}
 
 _SEGMENT = re.compile(
@@ -47,12 +47,12 @@ def is_id(address: str) -> bool:
 
 
 def _as_chrome_has_it(id: str) -> str:
-    """Chrome reads 05 as 5; what is written down under 05 would not be found again."""
+    """Normalize an id: Chrome reads 05 as 5; what is kept under 05 would not be found again."""
     return id.lstrip("0") or ROOT
 
 
 def parse_path(text: str, field: str = "path") -> list[str]:
-    """The titles of a path, the outermost first; `field` is the argument that it came in.
+    """Return the titles of a path, the outermost first; `field` is the argument it came in.
 
     Raises:
         InvalidInput: a title is missing or its quotes do not close.
@@ -87,7 +87,7 @@ def too_deep(field: str) -> InvalidInput:
 
 
 def format_path(titles: Iterable[str]) -> str:
-    """The path that `parse_path` reads as these titles."""
+    """Return the path that `parse_path` reads as these titles."""
     return " > ".join(map(_quoted, titles))
 
 
@@ -98,25 +98,25 @@ def _quoted(title: str) -> str:
 
 
 def folder_type(node: Node) -> str:
-    """Which of Chrome's own folders a child of the root is; empty for none."""
+    """Return the type of Chrome's own folder that a child of the root is; empty for none."""
     return str(node.get("folderType") or _TYPES_BY_ID.get(node["id"], ""))
 
 
 def root_name(node: Node) -> str:
-    """What a path calls a child of the root."""
+    """Return what a path calls a child of the root."""
     return _ALIASES.get(folder_type(node)) or str(node["title"])
 
 
 @dataclass(frozen=True, slots=True)
 class PathTarget:
-    """What an address leads to: a node that is there, and titles below it that are not."""
+    """The target of an address: a node that is there, and titles below it that are not."""
 
     id: str
     missing: tuple[str, ...] = ()
 
 
 async def find(peer: Peer, address: str, *, field: str = "id", folder: bool = False) -> str:
-    """The id of an address. An id is not looked up: Chrome says itself if there is none.
+    """Return the id of an address. An id is not looked up: Chrome says itself if there is none.
 
     Raises:
         InvalidInput, BookmarkNotFound, AmbiguousPath.
@@ -130,7 +130,7 @@ async def find(peer: Peer, address: str, *, field: str = "id", folder: bool = Fa
 
 
 async def locate(peer: Peer, address: str, *, field: str, folder: bool = True) -> PathTarget:
-    """How far a path exists; `folder` wants a folder at its end.
+    """Return how far a path exists; `folder` wants a folder at its end.
 
     Raises:
         InvalidInput, BookmarkNotFound (of its first title), AmbiguousPath.

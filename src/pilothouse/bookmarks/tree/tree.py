@@ -20,7 +20,7 @@ type Found = tuple[Node, tuple[str, ...]]
 
 
 def walk(nodes: Sequence[Node], above: tuple[str, ...] = ()) -> Iterator[Found]:
-    """Every node in the order of the tree; `above` is the path of the folder that it is in."""
+    """Yield every node in the order of the tree; `above` is the path of the first ones' folder."""
     waiting: list[Found] = [(node, _own(node, above)) for node in nodes[::-1]]
     while waiting:
         node, path = waiting.pop()
@@ -36,7 +36,7 @@ def _own(node: Node, above: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def flat(nodes: Sequence[Node]) -> list[Node]:
-    """Every node, level by level."""
+    """Return every node, level by level."""
     found = list(nodes)
     for node in found:  # grows meanwhile
         found.extend(node.get("children") or ())
@@ -44,7 +44,7 @@ def flat(nodes: Sequence[Node]) -> list[Node]:
 
 
 def cut(nodes: list[Node], depth: int | None = None, most: int | None = MOST_NODES) -> list[Node]:
-    """The same tree down to a depth, and less deep where more than `most` nodes would be shown.
+    """Cut a tree to a depth, and less deep where more than `most` nodes would be shown.
 
     A folder whose children are not all shown counts what is left out under it. The first node
     says how to read on. Where not even the first level fits, its beginning is shown.
@@ -89,7 +89,7 @@ def _shortened(node: Node, deeper: int, room: int) -> Node:
 
 
 def counts(nodes: Sequence[Node]) -> dict[str, int]:
-    """How many bookmarks and folders there are, these and all below them."""
+    """Count bookmarks and folders, these and all below them."""
     everything = flat(nodes)
     bookmarks = sum("url" in node for node in everything)
     return {"bookmarks": bookmarks, "folders": len(everything) - bookmarks}
@@ -102,7 +102,7 @@ def _read_on(*, cut_for_room: bool) -> str:
 
 
 def part(nodes: Sequence[Node], folder_id: str) -> list[Found]:
-    """A node of the tree with all that is in it; empty if there is none of this id."""
+    """Return a node of the tree with all that is in it; empty if there is none of this id."""
     for node, path in walk(nodes):
         if node["id"] == folder_id:
             return list(walk([node], path[:-1]))

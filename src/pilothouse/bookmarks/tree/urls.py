@@ -22,7 +22,7 @@ _MASKS = tuple(text.casefold() for text in (MASK, quote(MASK, safe="")))
 
 
 def check_url(url: str) -> str:
-    """The same URL, if a bookmark may have it.
+    """Return the same URL, if a bookmark may have it.
 
     Raises:
         InvalidUrl: it would run as a script, is masked, has no scheme, or no host that can be one.
@@ -52,7 +52,7 @@ def check_url(url: str) -> str:
 
 
 def _check_host(url: str, scheme: str) -> None:
-    """Chrome would refuse it as well, but only in the midst of a batch or a plan."""
+    """Check the host: Chrome would refuse it too, but only in the midst of a batch or a plan."""
     try:
         if scheme in DEFAULT_PORTS:
             target_of(url)
@@ -66,7 +66,7 @@ def _check_host(url: str, scheme: str) -> None:
 
 
 def is_masked(text: str) -> bool:
-    """Whether a text holds what stands for a secret in answers, in either spelling."""
+    """Tell whether a text holds what stands for a secret in answers, in either spelling."""
     folded = text.casefold()
     return any(mask in folded for mask in _MASKS)
 
@@ -91,7 +91,7 @@ _TRACKING = re.compile(
 
 
 def same_key(url: str, *, strict: bool = False) -> str:
-    """A text that is equal for two URLs if they count as the same (`SAME`, `SAME_STRICTLY`)."""
+    """Return a text that is equal for URLs that count as the same (`SAME`, `SAME_STRICTLY`)."""
     cleaned = cleaned_url(url)
     try:
         target = target_of(cleaned)
