@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHUNK = 1 << 16
-"""Not more: a larger buffer is new memory for each read, which costs ten times the reading."""
+"""Bytes of one read at most: more is new memory each time, at ten times the cost of the read."""
 WIDE = 1 << 20
 CONGESTED = 1 << 20
 """Bytes that wait at an end, beyond which nothing more is read for it."""
@@ -26,15 +26,15 @@ class End:
     """A descriptor, and what waits to be written to it."""
 
     def __init__(self, fd: int, *, is_shared: bool = False) -> None:
-        """`is_shared`: others have it too, and would be surprised if it did not block any more."""
+        """Wrap a descriptor; `is_shared` leaves it blocking, as its other users expect."""
         self.fd = fd
         self.waiting = 0
         self._is_broken = False
         self._pieces: deque[memoryview] = deque()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        # A pipe's or socket's end is ours alone, so it may be told not to block; a terminal is
-        # shared with others who would be surprised. There, what surely fits is written.
+        # A pipe or socket is ours alone, so it may be set not to block; a terminal is shared with
+        # others, who do not expect that. There only as much is written as surely fits.
         self._piece = select.PIPE_BUF
         mode = os.fstat(fd).st_mode
         if not is_shared and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
@@ -51,7 +51,7 @@ class End:
         self.pass_on(memoryview(line + b"\n"))
 
     def pass_on(self, line: memoryview) -> None:
-        """The same for a line that has its end. What has to wait is copied, the rest never is."""
+        """Write a line that has its end; what has to wait is copied, the rest never is."""
         if self._is_broken:
             raise BrokenPipeError
         self.waiting += len(line)
@@ -130,7 +130,7 @@ class Inflow:
         self._filled = 0
 
     def read(self) -> int | None:
-        """How many bytes came; 0 at the end, None when there is nothing yet."""
+        """Read once; return the number of bytes, 0 at the end, None when there is nothing yet."""
         if self._filled == len(self._room):
             self._resize(2 * self._filled)
         with memoryview(self._room) as room, room[self._filled :] as free:
@@ -142,7 +142,7 @@ class Inflow:
         return came
 
     def lines(self) -> Iterator[memoryview]:
-        """The lines that are whole now, with their ends; each is there until the next is taken."""
+        """Yield each line that is whole now, with its end; it is valid until the next is taken."""
         start = 0
         while (end := self._room.find(b"\n", start, self._filled) + 1) > 0:
             with memoryview(self._room) as room, room[start:end] as line:
@@ -162,7 +162,7 @@ class Inflow:
 
 
 def read(fd: int) -> bytes | None:
-    """What is there to be read; empty at the end, None when there is nothing yet."""
+    """Return what can be read; empty at the end, None when there is nothing yet."""
     try:
         return os.read(fd, CHUNK)
     except OSError as error:
@@ -170,7 +170,7 @@ def read(fd: int) -> bytes | None:
 
 
 def _without_data(error: OSError) -> int | None:
-    """What a read that failed gives; raises it where it is none of these."""
+    """Return what a failed read means, 0 the end and None nothing yet; raise any other error."""
     if isinstance(error, BlockingIOError):
         return None
     # A peer that was killed with something unread; a terminal that was closed.
@@ -180,7 +180,7 @@ def _without_data(error: OSError) -> int | None:
 
 
 def widen(fd: int) -> None:
-    """Room for a large answer, so that a reader is woken once."""
+    """Make room in a pipe for a large answer, so that a reader is woken once."""
     with suppress(AttributeError, OSError):  # only Linux has it, and a user may have no more left
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, WIDE)
 
@@ -197,7 +197,7 @@ class UnixSocketEnd(End):
         self._writing_ends = False
 
     def end_writing(self) -> None:
-        """After what waits to be written, the other side gets no more."""
+        """End the stream to the other side, after what waits to be written."""
         self._writing_ends = True
         self._end_if_due()
 

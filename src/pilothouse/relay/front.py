@@ -30,7 +30,8 @@ class Front:
         mark: str,
         paired: Callable[[], Template] | None = None,
     ) -> None:
-        """
+        """Take the template; nothing is known of the client yet.
+
         Args:
             template: What workers answer alike; None: that is not known.
             mark: Begins the ids of our own requests, and those of no client.
@@ -40,28 +41,28 @@ class Front:
         self._mark = mark
         self._paired = paired
         self.era: Era | None = None
-        """Decided by the client's first request, where our own server is the worker."""
+        """Protocol revision, by the client's first request where our own server is the worker."""
         self._hello: Message | None = None
         """The client's params of `initialize`."""
         self._envelope: Message = {}
-        """2026: what a request says about the client."""
+        """`_meta` of the newest 2026 request, which describes the client."""
         self._is_initialized = False
         self._log_level = ""
         self._subscriptions: dict[str, None] = {}
 
     @property
     def client(self) -> Message:
-        """How the client calls itself; empty if it has not said so."""
+        """`clientInfo` of the client; empty if it has sent none."""
         told = self._hello or self._envelope
         named = told.get("clientInfo") or told.get(CLIENT_KEY)
         return named if isinstance(named, dict) else {}
 
     def forget_template(self) -> None:
-        """Workers answer otherwise than we thought."""
+        """Forget the template, as workers answer otherwise than it says."""
         self._template = None
 
     def pair(self) -> bytes | None:
-        """Answer as where a Chrome was paired; return what a client is sent that has a list."""
+        """Use the template for a paired Chrome; return a notice if the client's list changed."""
         before, make, self._paired = self._template, self._paired, None
         if before is None or make is None:
             return None
@@ -69,10 +70,10 @@ class Front:
         lists = [template.text("2025", "tools/list") for template in (before, self._template)]
         return TOOLS_CHANGED if self._is_initialized and lists[0] != lists[1] else None
 
-    # What the client said
+    # From the client
 
     def note(self, message: Message) -> None:
-        """Remember what each worker must be told anew."""
+        """Remember what each new worker has to be sent."""
         params = message.get("params", {})
         match message.get("method"):
             case "initialize" if self._may_shake_hands and _is_plain_hello(params):
@@ -92,12 +93,11 @@ class Front:
 
     @property
     def _may_shake_hands(self) -> bool:
-        """A client that tried 2026 first goes on in 2025 with a server that knows no other; our own
-        does know it."""
+        """Tell whether the client may go on in 2025, as after a try of 2026 with another server."""
         return self.era != "2026" or self._template is None
 
     def answer(self, message: Message) -> bytes | None:
-        """The answer to what was noted; None: it is for a worker."""
+        """Return the answer to what was noted, None if a worker has to give it."""
         if self._template is None or "id" not in message or "method" not in message:
             return None
         method, params = message["method"], message.get("params", {})
@@ -128,11 +128,11 @@ class Front:
             and isinstance(meta.get(CAPABILITIES_KEY), dict)
         )
 
-    # What a worker is told
+    # To the worker
 
     def introduction(self, first: Message) -> list[bytes]:
-        """What a worker is told before it gets the client's next message, which is the first that
-        it gets. Answers to it have the ids for which `is_own` is true."""
+        """Return the lines for a new worker that go before the client's next message, which is
+        `first`. Answers to them have the ids for which `is_own` is true."""
         told: list[tuple[str, Message]] = []
         if self._hello is not None and first.get("params") is not self._hello:
             told.append(("initialize", self._hello))
@@ -142,7 +142,7 @@ class Front:
                 told.append(("logging/setLevel", {"level": self._log_level}))
             told += [("resources/subscribe", {"uri": uri}) for uri in self._subscriptions]
         elif self._envelope and not is_enveloped(first.get("params", {})):
-            # So that it knows what kind of client it has before it hears something odd.
+            # So that it knows what kind of client it has before a request that does not say so.
             told.append(("server/discover", {"_meta": self._envelope}))
         return [self._line(number, *one) for number, one in enumerate(told)]
 
@@ -157,13 +157,13 @@ class Front:
 
 
 def is_enveloped(params: Message) -> bool:
-    """Whether a request says for itself which revision it is of, as those of 2026 do."""
+    """Return whether a request names its revision itself, as those of 2026 do."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and VERSION_KEY in meta
 
 
 def _is_plain_hello(params: Message) -> bool:
-    """Whether an `initialize` has all that it must, and nothing that a server could refuse."""
+    """Return whether an `initialize` has all that it must, and nothing that could be refused."""
     client, offered = params.get("clientInfo"), params.get("capabilities")
     return (
         isinstance(params.get("protocolVersion"), str)

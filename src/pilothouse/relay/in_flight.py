@@ -22,14 +22,14 @@ type Id = str | int
 
 
 class WorkerLine(NamedTuple):
-    """What a line of the worker's is."""
+    """Id and kind of a line that a worker sent."""
 
     id: Id | None
     is_answer: bool
 
 
 def what_is(line: bytes | memoryview) -> WorkerLine | None:
-    """What a worker's line is; None: it is no message at all."""
+    """Return id and kind of a worker's line, None if it is no JSON-RPC message."""
     head = _HEAD.match(line)
     if head is not None:
         return WorkerLine(_id(head[1]), head[2] != b"method")
@@ -50,7 +50,7 @@ def _id(text: bytes | None) -> Id | None:
 
 
 def with_notice(line: bytes, notice: str) -> bytes:
-    """A tool's answer with a further text at the end of its content; others stay as they are."""
+    """Append a text to the content of a tool's answer; return other answers as they are."""
     message = json.loads(line)
     result = message.get("result")
     content = result.get("content") if isinstance(result, dict) else None
@@ -66,7 +66,7 @@ class Flight:
 
     def __init__(self) -> None:
         self._asked: dict[Id, str] = {}
-        """Of the client's requests: the method of each."""
+        """Method of each request of the client's that waits for its answer, by id."""
         self._asked_back: set[Id] = set()
 
     def __len__(self) -> int:
@@ -75,10 +75,10 @@ class Flight:
     # Towards the worker
 
     def passes(self, message: dict[str, Any]) -> bool:
-        """Note a message of the client's; whether the worker is to have it."""
+        """Note a message of the client's; return whether the worker is to have it."""
         id = message.get("id")
         if "method" not in message:
-            # It may answer a question of a worker that is gone; another one did not ask.
+            # It may answer a request of a worker that is gone; the new one has made none.
             if id not in self._asked_back:
                 return False
             self._asked_back.discard(id)
@@ -91,13 +91,13 @@ class Flight:
         return True
 
     def forget(self, message: dict[str, Any]) -> None:
-        """The worker has not seen this request."""
+        """Drop a request that the worker has not seen."""
         self._asked.pop(message["id"], None)
 
     # From the worker
 
     def answered(self, said: WorkerLine) -> str | None:
-        """Note a line of the worker's; the method that it answers, if it does."""
+        """Note a line of the worker's; return the method that it answers, if it does."""
         if said.is_answer:
             return None if said.id is None else self._asked.pop(said.id, None)
         if said.id is not None:
@@ -105,13 +105,13 @@ class Flight:
         return None
 
     def lost(self, why: str = LOST) -> list[bytes]:
-        """The worker is gone: the answers to all that it owes one."""
+        """Forget what a worker that is gone was asked; return the errors that the client gets."""
         asked, self._asked = self._asked, {}
         self._asked_back.clear()
         return [error_text(id, INTERNAL_ERROR, why) for id in asked]
 
 
 def cancelled(message: dict[str, Any]) -> Id | None:
-    """The id of the request that a `notifications/cancelled` is about."""
+    """Return the id of the request that a `notifications/cancelled` is about, None without one."""
     id = message.get("params", {}).get("requestId")
     return id if isinstance(id, str | int) else None

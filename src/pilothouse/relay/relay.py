@@ -41,31 +41,31 @@ if TYPE_CHECKING:
     from pilothouse.relay.front import Front
 
 LOOK_S = 0.02
-"""How often it is looked whether the hub is there, while it starts."""
+"""Seconds between two looks for a hub that starts, or for what else is due soon."""
 WELCOME_S = 0.25
-"""How long the client waits for a hub that runs: it may serve others than our own workers."""
+"""Seconds that the client waits for a running hub: it may serve others than our own workers."""
 TRIES = 8
-"""A hub may end before it names a worker, and a worker before it is reached."""
+"""Attempts at a worker: a hub may end before it names one, and a worker before it is reached."""
 RETRY_S = 0.05
-"""A hub hears of a worker's end a little later than we do; each time it gets longer."""
+"""Seconds before another attempt, times the failures: a hub learns of a worker's end after us."""
 PATIENCE_S = 120.0
-"""How long a request waits for a worker. A hub that is well says sooner that there is none."""
+"""Seconds that a request waits for a worker. A hub that is well reports sooner that it has none."""
 LAST_LOG_S = 2.0
-"""How long a worker may take, when its client has left, to send the rest of its log."""
+"""Seconds that a worker may take, when its client has left, to send the rest of its log."""
 MOST_QUEUED = 8 << 20
 """Bytes that wait for a worker, beyond which the client is not read."""
 _IN, _OUT = select.POLLIN, select.POLLOUT
 
 
 class HubFailed(Exception):
-    """There is no hub, and none can be started; the message says why."""
+    """Failure to find or start a hub; the message says why."""
 
 
 class FindHub(Protocol):
     """The search for a hub, which is started if there is none."""
 
     def look(self) -> socket.socket | None:
-        """A connection to the hub; None: not yet, look again soon. Raises HubFailed."""
+        """Return a connection to the hub; None: not yet, look again soon. Raises HubFailed."""
         ...
 
 
@@ -75,11 +75,11 @@ class _Queued(NamedTuple):
 
 
 class _Leave(BaseException):
-    """Somebody wants this process to end."""
+    """Request by a signal that this process ends."""
 
 
 class Relay:
-    """One client, and whoever serves it."""
+    """One client on stdio, its hub and its worker."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class Relay:
         client: tuple[int, int, int] = (0, 1, 2),
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """
+        """Prepare the relay; `begin` and then `run` start it.
+
         Args:
             front: What this client gets without a worker.
             hello: What the hub is told of this relay.
@@ -107,9 +108,9 @@ class Relay:
         self._log = LogEnd(client[2])
         self._from_client = Splitter(jsonrpc.MAX_BYTES + 1)
         self._is_over = False
-        """The client has said all that it had to say."""
+        """True once the client has closed its end."""
         self._leaves_at = 0.0
-        """When it is left without the rest of the worker's log; 0: not yet known."""
+        """Time at which the rest of the worker's log is given up; 0: not yet known."""
         self._queue: deque[_Queued] = deque()
         """Requests that wait for a worker."""
         self._queued = 0
@@ -120,7 +121,7 @@ class Relay:
         self._from_hub = LineBuffer()
         self._is_welcome = False
         self._is_asked = False
-        """The hub was asked for a worker, and has not answered."""
+        """True while the hub owes an answer about a worker."""
         self._failures = 0
         self._retry_at: float | None = None
 
@@ -134,16 +135,12 @@ class Relay:
         self._watched: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Find the hub or have it start, before anything is read from the client.
-
-        Raises:
-            HubFailed: there can be none.
-        """
+        """Find the hub or have it started, before the client is read. Raises HubFailed."""
         if self._look():
             self._await_welcome()
 
     def run(self) -> int:
-        """Until the client has gone and has had its answers."""
+        """Serve until the client has gone and has had its answers; return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         with suppress(_Leave, BrokenPipeError):  # the latter: the client reads no more
@@ -169,7 +166,7 @@ class Relay:
             return True
         if self._flight:
             return False
-        # It hangs up when it has sent all of its log.
+        # The worker hangs up when it has sent all of its log.
         self._leaves_at = self._leaves_at or time.monotonic() + LAST_LOG_S
         return time.monotonic() >= self._leaves_at
 
@@ -202,12 +199,12 @@ class Relay:
         return self._patience_s * 1000 / 4 if self._queue else None
 
     def _watch(self) -> None:
-        """Ask only for what can be dealt with: who is not read, waits."""
+        """Poll only for what can be dealt with: who is not read, waits."""
         wanted: dict[int, int] = {}
         is_congested = self._out.is_congested
         if not self._is_over and not is_congested and not self._is_full:
             wanted[self._in] = _IN
-        # Even if nothing waits to be written: that nobody reads any more is told unasked.
+        # Even if nothing waits to be written: poll reports unasked that nobody reads any more.
         wanted[self._out.fd] = wanted.get(self._out.fd, 0) | (_OUT if self._out.waiting else 0)
         for line, is_read in ((self._hub, True), (self._worker, not is_congested)):
             if line is not None and (is_read or line.waiting):
@@ -301,7 +298,7 @@ class Relay:
     # The hub
 
     def _look(self) -> bool:
-        """Whether there is a hub now. Raises HubFailed."""
+        """Connect to the hub if it is there by now; return whether it is. Raises HubFailed."""
         assert self._search is not None
         search, self._search = self._search, None
         link = search.look()
@@ -363,7 +360,7 @@ class Relay:
             self._out.send(changed)
 
     def _lose_hub(self) -> None:
-        """Its workers go with it."""
+        """Let go of the hub, and of the worker, which ends with it."""
         if self._hub is not None:
             self._hub.close()
         self._hub = None

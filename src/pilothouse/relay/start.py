@@ -35,9 +35,9 @@ OWN = "builtin"
 """The kind of workers that are ours."""
 HUB_MODULE = "pilothouse.hub.start"
 START_S = 60.0
-"""How long a hub may take: the first one on a machine compiles what it imports."""
+"""Seconds that a hub may take: the first one on a machine compiles what it imports."""
 SHOWN_BYTES = 1_000
-"""Of what a hub wrote that did not start."""
+"""Bytes shown of what a hub wrote that did not start."""
 OF_THE_HUB = (
     "home",
     "http_host",
@@ -108,7 +108,7 @@ def finds_hub(settings: Settings) -> bool:
 
 
 def _here() -> str:
-    """Raises BadSetting."""
+    """Return the working folder. Raises BadSetting if it is gone."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def _here() -> str:
 
 
 def _check(settings: Settings) -> None:
-    """What can only be checked with more than the standard library is rarely set."""
+    """Check the settings; few need more than the standard library. Raises BadSetting."""
     check_named(settings.worker_env)
     if settings.redact or settings.store or settings.client_cert:
         from pilothouse.wiring import standalone
@@ -132,20 +132,20 @@ def _check(settings: Settings) -> None:
 
 
 class HubSearch:
-    """Looks for the hub of a home, and starts it if there is none."""
+    """Search for the hub of a home, which is started if there is none."""
 
     def __init__(self, files: HubFiles, settings: Settings) -> None:
         self._files = files
         self._settings = settings
         self._until = time.monotonic() + START_S
         self._turn: int | None = None
-        """Held by the one relay that starts a hub: the others wait for that one."""
+        """Lock of the one relay that starts a hub: the others wait for that one."""
         self._life: socket.socket | None = None
-        """Closed at its other end when the hub that we started has ended."""
+        """Socket that reads as ended when the hub that we started has ended."""
         self._log_began = 0
 
     def look(self) -> socket.socket | None:
-        """A connection to the hub; None: look again soon. Raises HubFailed."""
+        """Return a connection to the hub; None: look again soon. Raises HubFailed."""
         try:
             return self._found() or self._start()
         except OSError as error:
@@ -216,7 +216,7 @@ class HubSearch:
 
 
 def start_hub(files: HubFiles, settings: Settings) -> socket.socket:
-    """A hub that outlives us and our terminal; the socket reads as ended when it has ended.
+    """Start a hub that outlives us and our terminal; return a socket that ends when it has ended.
 
     It has a process group of its own, but no session: Linux shares the processors between sessions
     (autogroups), and a worker alone in one was seen to wait for hundreds of milliseconds beside a
@@ -226,7 +226,7 @@ def start_hub(files: HubFiles, settings: Settings) -> socket.socket:
         OSError: no process can be made, or its log not be written.
     """
     given = _of_the_hub(settings)
-    # Everybody on the machine may see the words of a command, nobody else its environment.
+    # Everybody on the machine may read a command line, but only our own user its environment.
     secrets = {name: str(given.pop(name)) for name in SECRET_VARIABLES if name in given}
     argv = [sys.executable, "-P", "-m", HUB_MODULE, json.dumps(given)]
     env = own_environment(os.environ, settings.worker_env)
@@ -265,7 +265,7 @@ def _of_the_hub(settings: Settings) -> dict[str, object]:
 
 
 def _lock(path: str) -> int | None:
-    """A descriptor that holds a lock until it is closed; None: another process holds it."""
+    """Return a descriptor that holds a lock until it is closed, None if another process has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
