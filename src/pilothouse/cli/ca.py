@@ -64,13 +64,13 @@ class TrustStore:
     install: tuple[Command, ...]
     uninstall: tuple[Command, ...]
     present: Command
-    """Succeeds when our certificate is there."""
+    """Command that succeeds when our certificate is there."""
     needs_root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What there is to install into."""
+    """The machine whose certificate stores are changed."""
 
     system: str
     is_root: bool
@@ -120,7 +120,7 @@ def export(pem: bytes, file: str | None) -> int:
 
 
 def described(pem: bytes, certificate: Path) -> str:
-    """Where the certificate is, and how it is recognised."""
+    """Describe where the certificate is, and how it is recognised."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -160,7 +160,7 @@ def change(install: bool, machine: Machine, certificate: Path) -> int:
 
 
 def stores(machine: Machine, certificate: Path) -> Iterator[TrustStore]:
-    """The stores of this machine."""
+    """Yield the stores of this machine that can be changed."""
     if machine.system == "darwin":
         yield _keychain(machine, certificate)
         return
@@ -227,7 +227,7 @@ def _change(store: TrustStore, install: bool, machine: Machine) -> bool:
 
 
 def _failure(command: Command, machine: Machine) -> str | None:
-    """Why a command failed, or None when it did not."""
+    """Run a command; return why it failed, None if it did not."""
     try:
         ran = subprocess.run(
             command,

@@ -29,7 +29,7 @@ START_S = 30.0
 def command(
     settings: Settings, profile: Path, url: str, *, headless: bool, browser: Path
 ) -> list[str]:
-    """The browser's command line."""
+    """Return the browser's command line."""
     return [
         *WITH_LIFELINE,
         str(browser),
@@ -46,7 +46,7 @@ def command(
 
 
 def main(settings: Settings, url: str, *, headless: bool) -> int:
-    """Start a browser and stay until it is closed or we are told to leave."""
+    """Start a browser and stay until it is closed or a signal ends us."""
     browser = find_browser(os.environ, settings.browser)
     if browser is None:
         return _refuse("no Chrome, Chromium or Edge was found; `pilothouse doctor` says what to do")
@@ -109,7 +109,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The whole group: a browser is many processes."""
+    """End the whole process group: a browser is many processes."""
     try:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(5)

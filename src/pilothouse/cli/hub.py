@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.files import HubFiles
 
 STOP_S = 30.0
-"""How long a hub may take to end its workers."""
+"""Seconds that a hub may take to end its workers."""
 LOOK_S = 0.2
 _SESSION_HEAD = ("SESSION", "CLIENT", "LAST SEEN", "WORKER", "STATE", "MEMORY")
 _KEPT_HEAD = ("KEPT ON DISK", "ENTRIES", "SIZE", "CAP")
@@ -65,7 +65,7 @@ def _kept(status: dict[str, Any], own: Settings) -> list[dict[str, Any]]:
     from pilothouse.core.settings import unpacked
 
     hubs = unpacked(status["settings"])
-    # A home that is told as a relative path is another one from here; a store is a session's own.
+    # A relative home would be another one from here; a store is a session's own.
     settings = replace(hubs, home=own.home, store=hubs.store or own.store)
     return _usage(settings)
 
@@ -77,7 +77,7 @@ def _usage(settings: Settings) -> list[dict[str, Any]]:
 
 
 def shown(status: dict[str, Any]) -> str:
-    """A hub's status for people. Pure."""
+    """Describe a hub's status for people. Pure."""
     lines = [
         f"Pilothouse {status['version']} at {status['url']}, pid {status['pid']},"
         f" up {status['uptime']:.0f} s",
@@ -129,7 +129,7 @@ def _mb(size: int) -> str:
 
 
 def _stop(files: HubFiles) -> int:
-    """Whoever holds the lock is the hub, be it that it starts or ends just now."""
+    """End the hub: whoever holds the lock, be it that it starts or ends just now."""
     until = time.monotonic() + STOP_S
     is_there = is_asked = False
     while (held := files.hold()) is None:
@@ -148,7 +148,7 @@ def _stop(files: HubFiles) -> int:
 
 
 def _ask_to_stop(files: HubFiles) -> bool:
-    """Whether it has heard. One that does not answer is ended by force."""
+    """Return whether the hub got the request. One that does not answer is ended by force."""
     try:
         return ask(str(files.socket), {"stop": True}) is not None
     except ConnectionError:  # it is about to end already
@@ -179,7 +179,7 @@ def _logs(files: HubFiles, lines: int, *, follow: bool) -> int:
 
 
 def _tail(files: HubFiles, lines: int) -> int:
-    """Print the last lines; where the log ends."""
+    """Print the last lines; return where the log ends."""
     last: deque[str] = deque(maxlen=max(0, lines))
     if files.older_log.exists():
         last.extend(files.older_log.read_text(errors="replace").splitlines(keepends=True))
@@ -190,7 +190,7 @@ def _tail(files: HubFiles, lines: int) -> int:
 
 
 def _more(path: Path, end: int) -> Iterator[str]:
-    """What is appended from now on, until interrupted."""
+    """Yield what is appended from now on, until interrupted."""
     while True:
         time.sleep(LOOK_S)
         if path.stat().st_size < end:

@@ -142,7 +142,7 @@ def _shown(value: object) -> str:
 
 
 def _given(command: str, parsed: argparse.Namespace) -> dict[str, Any]:
-    """The settings that stand on the command line."""
+    """Return the settings that are given on the command line."""
     given: dict[str, Any] = {}
     for setting in SETTINGS:
         values = getattr(parsed, setting.name)
@@ -202,7 +202,7 @@ def _unknown_command(word: str) -> str:
 
 
 def _near(word: str, known: Sequence[str]) -> list[str]:
-    """What was meant, if that can be guessed."""
+    """Return the known word that was meant, if that can be guessed."""
     import difflib
 
     return difflib.get_close_matches(word, known, n=1)
@@ -302,8 +302,8 @@ def _relay(command: str, settings: Settings, *, standalone: bool) -> int | None:
 
 
 def joins_hub(settings: Settings, *, standalone: bool) -> bool:
-    """Whether a client on stdio is served by the hub. Not one that wants the metrics of its own
-    process on a port: a relay has none, and a worker is not there from the start."""
+    """Return whether a client on stdio is served by the hub. Not one that wants the metrics of its
+    own process on a port: a relay has none, and a worker is not there from the start."""
     return not standalone and settings.transport == "stdio" and settings.metrics_port < 0
 
 
@@ -328,7 +328,7 @@ def check_home(settings: Settings) -> None:
 
 
 def announce(url: str, write: Callable[[str], object] | None = None) -> None:
-    """What a person who started the server wants to know."""
+    """Print what a person who started the server wants to know."""
     from pilothouse.core.snippets import snippets
 
     lines = [f"Pilothouse {__version__} is serving on {url}", ""]

@@ -66,7 +66,7 @@ def check_python(context: Context) -> Iterator[Finding]:
 
 
 def check_browser(context: Context) -> Iterator[Finding]:
-    """Finds it, asks its version and starts it; what comes after a failure is left out."""
+    """Check that a browser is found, answers and starts; what comes after a failure is left out."""
     named = context.settings.browser
     found = finder.find_browser(context.environ, named)
     if found is None:
@@ -201,7 +201,7 @@ def check_extension(context: Context) -> Iterator[Finding]:
 
 
 def check_libraries(_: Context) -> Iterator[Finding]:
-    """Playwright and mitmproxy are looked for and not imported: that would cost a second."""
+    """Look for Playwright and mitmproxy without importing them, which would cost a second."""
     for package in ("playwright", "mitmproxy"):
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:
@@ -234,7 +234,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def examine(context: Context, checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """All findings. A check that fails is itself one: on a sick machine the others still count."""
+    """Yield all findings; a failed check is one too: on a sick machine the others still count."""
     for check in checks:
         try:
             yield from check(context)
@@ -244,7 +244,7 @@ def examine(context: Context, checks: Iterable[Check] = CHECKS) -> Iterator[Find
 
 
 def main(settings: Settings, as_json: bool = False) -> int:
-    """Prints the findings; the exit code is 1 when one of them blocks."""
+    """Print the findings; return the exit code, 1 when one of them blocks."""
     findings = list(examine(Context.here(settings, os.environ)))
     if as_json:
         sys.stdout.write(report.as_json(findings) + "\n")
@@ -254,7 +254,7 @@ def main(settings: Settings, as_json: bool = False) -> int:
 
 
 def _port_to_move(context: Context, name: str, host: str, why: str, first: int) -> Finding:
-    """A port that cannot be had, with the next one that is free and that no other setting wants."""
+    """Name a port that cannot be had, and the next one that is free and no other setting wants."""
     wanted = {getattr(context.settings, other) for other in LISTENING}
     nearby = (port for port in range(first, min(first + 100, 65536)) if port not in wanted)
     other = next((port for port in nearby if probes.bind_error(host, port) is None), 0)
@@ -265,7 +265,7 @@ def _port_to_move(context: Context, name: str, host: str, why: str, first: int) 
 
 
 def _debugging_port(context: Context, holders: Mapping[int, Holder]) -> Finding:
-    """Not ours to listen on: `observe` attaches to a browser that the user started there."""
+    """Report on a port that is not ours: `observe` attaches to a browser the user started there."""
     host, port = context.settings.cdp_host, context.settings.cdp_port
     if host not in (LOOPBACK, "localhost", "::1"):
         return Finding("port", "note", f"{port} (cdp_port) is on {host}, which is not asked")

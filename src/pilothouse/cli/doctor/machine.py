@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the checks know about the process they run in; tests hand in another machine."""
+    """Facts about the process and its machine for the checks; tests hand in another machine."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -34,7 +34,7 @@ class Context:
     root: bool = False
     python: tuple[int, ...] = sys.version_info[:3]
     distribution: Mapping[str, str]
-    """What /etc/os-release says; empty on macOS."""
+    """Fields of /etc/os-release; empty on macOS."""
     proc: Path = Path("/proc")
     package: Path = PACKAGE
 
@@ -55,7 +55,7 @@ class Context:
         return shutil.which(program, path=self.environ.get("PATH", os.defpath)) is not None
 
     def kernel(self, name: str) -> str:
-        """A file below /proc, or nothing where there is none."""
+        """Return the text of a file below /proc, empty where there is none."""
         try:
             return (self.proc / name).read_text().strip()
         except OSError:
@@ -85,7 +85,7 @@ def browser_named_by(context: Context) -> str:
 
 
 def another_browser(context: Context) -> str:
-    """The command after which a working browser is found."""
+    """Return the command after which a working browser is found."""
     if not context.settings.browser:
         return install_browser(context)
     other = finder.find_browser({**context.environ, finder.VARIABLE: ""})
@@ -98,7 +98,7 @@ def another_browser(context: Context) -> str:
 
 
 def install_browser(context: Context) -> str:
-    """The command that installs a browser on this platform."""
+    """Return the command that installs a browser on this platform."""
     family = {context.distribution.get("ID"), *context.distribution.get("ID_LIKE", "").split()}
     # Ubuntu's chromium is a snap, which cannot see the profile folders we make.
     if "debian" in family and "ubuntu" not in family:
@@ -112,7 +112,7 @@ def install_browser(context: Context) -> str:
 
 
 def mend_start(context: Context, path: Path, reason: str) -> str:
-    """The command for the reason that a browser gave for not starting."""
+    """Return the command for the reason that a browser gave for not starting."""
     if "Socket path too long" in reason:
         return "export TMPDIR=/tmp"
     if "shared libraries" in reason:
@@ -125,7 +125,7 @@ def mend_start(context: Context, path: Path, reason: str) -> str:
 
 
 def allow_namespaces(context: Context) -> str:
-    """What gives ordinary users the namespaces that the sandbox is made of, or nothing."""
+    """Return the command that gives users the sandbox's namespaces; empty if they have them."""
     for key, denied, granted in (
         ("kernel.unprivileged_userns_clone", "0", "1"),
         ("user.max_user_namespaces", "0", "15000"),

@@ -34,7 +34,7 @@ TEMP_PREFIX = "pilothouse-doctor-"
 
 
 def browser_version(path: Path, deadline_sec: float = VERSION_DEADLINE_SEC) -> tuple[bool, str]:
-    """Whether `--version` answers as a browser does, and the answer or the reason why not."""
+    """Return whether `--version` answers as a browser does, and the answer or why not."""
     environ = browser_environment(os.environ)
     try:
         with _own_group([str(path), "--version"], stdin=subprocess.DEVNULL, env=environ) as child:
@@ -53,14 +53,14 @@ def browser_version(path: Path, deadline_sec: float = VERSION_DEADLINE_SEC) -> t
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a headless start went; `reason` is empty when the debugging port opened."""
+    """Outcome of a headless start; `reason` is empty when the debugging port opened."""
 
     seconds: float
     reason: str = ""
 
 
 def start_headless(path: Path, deadline_sec: float = START_DEADLINE_SEC) -> Start:
-    """Starts the browser as a session does, waits for its debugging port, and ends it."""
+    """Start the browser as a session does, wait for its debugging port, and end it."""
     # Chromium's last child may still write while the folder goes.
     with tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, ignore_cleanup_errors=True) as tmp:
         folder = Path(tmp)
@@ -111,7 +111,7 @@ def _headless_flags(folder: Path) -> list[str]:
 
 @contextmanager
 def _without_socket(profile: Path) -> Iterator[None]:
-    """Removes the socket outside its profile that a Chromium leaves behind when it is killed."""
+    """Remove after the block what a killed Chromium leaves of a socket outside its profile."""
     try:
         yield
     finally:
@@ -124,7 +124,7 @@ def _without_socket(profile: Path) -> Iterator[None]:
 
 @contextmanager
 def _own_group(command: Sequence[str], **popen: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A child at the head of a process group, which is ended as a whole."""
+    """Run a child for the block at the head of a process group, which is ended as a whole."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen}
     with subprocess.Popen(command, start_new_session=True, **streams) as child:
         try:
@@ -141,7 +141,7 @@ def _ended(code: int) -> str:
 
 
 def _telling_line(stderr: str) -> str:
-    """The line that gives the reason, out of the chatter of a browser."""
+    """Return the line that gives the reason, out of the chatter of a browser."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     signs = (":fatal:", "sandbox", "shared libraries", "not found", "snap")
     for line in lines:
@@ -158,7 +158,7 @@ def _read(path: Path) -> str:
 
 
 def bind_error(host: str, port: int) -> OSError | None:
-    """What listening on a port as our servers do raises; None when it is free."""
+    """Return what listening on a port as our servers do raises, None when it is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
@@ -168,7 +168,7 @@ def bind_error(host: str, port: int) -> OSError | None:
 
 
 def nearest_existing(path: Path) -> Path:
-    """The path itself or the first of its parents that is there, be it a broken link."""
+    """Return the path itself or the first of its parents that is there, be it a broken link."""
     return next(part for part in (path, *path.parents) if os.path.lexists(part))
 
 
@@ -181,19 +181,19 @@ def permissions(path: Path) -> int:
 
 
 def profile_locks(folder: Path) -> Iterator[Path]:
-    """Locks of browser profiles, which lie at most two levels down; deeper is the profile's own."""
+    """Yield the locks of browser profiles, at most two levels down; deeper is the profile's own."""
     for depth in ("", "*/", "*/*/"):
         yield from sorted(folder.glob(f"{depth}SingletonLock"))
 
 
 def lock_owner(lock: Path) -> tuple[str, int]:
-    """Host and pid that a lock names: Chromium makes it a link to `host-pid`."""
+    """Return host and pid that a lock names: Chromium makes it a link to `host-pid`."""
     host, _, pid = os.readlink(lock).rpartition("-")
     return host, int(pid)
 
 
 def holds_lock(pid: int, lock: Path) -> bool:
-    """Whether the process that made a lock still runs, rather than a later one of the same pid."""
+    """Return whether the process that made a lock still runs, not a later one of its pid."""
     try:
         return psutil.Process(pid).create_time() <= lock.lstat().st_mtime + 1
     except psutil.AccessDenied:
@@ -203,7 +203,7 @@ def holds_lock(pid: int, lock: Path) -> bool:
 
 
 def private_files(folder: Path) -> Iterator[Path]:
-    """Files that may hold a secret: all at the top, and tokens and keys one level down."""
+    """Yield files that may hold a secret: all at the top, and tokens and keys one level down."""
     for pattern in ("*", "*/*token*", "*/*.key"):
         yield from sorted(
             path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink()
@@ -211,7 +211,7 @@ def private_files(folder: Path) -> Iterator[Path]:
 
 
 def uncompiled(folder: Path) -> bool:
-    """Whether a package has modules without bytecode."""
+    """Return whether a package has modules without bytecode."""
     from importlib.util import cache_from_source
 
     return any(not Path(cache_from_source(path)).exists() for path in folder.rglob("*.py"))

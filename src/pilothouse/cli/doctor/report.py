@@ -42,7 +42,7 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """The last line: whether it works, and what is left to do."""
+    """Return the last line: whether it works, and what is left to do."""
     blocks = sum(finding.state == "block" for finding in findings)
     warnings = sum(finding.state == "warn" for finding in findings)
     if not blocks and not warnings:
@@ -67,7 +67,7 @@ def plain_lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def show(findings: Sequence[Finding], out: TextIO) -> None:
-    """Writes the findings for a person; colour only where a terminal shows it."""
+    """Write the findings for a person, in colour only where a terminal shows it."""
     if out.isatty():
         _show_on_terminal(findings, out)
         return

@@ -81,7 +81,7 @@ def entered(settings: Settings, order: CommandOrder) -> Iterator[Path]:
 
 
 def parse(argv: Sequence[str], cwd: str, port: str = "") -> CommandOrder:
-    """The verb may stand anywhere: a script appends it to the command.
+    """Parse the words; the verb may stand anywhere, as a script appends it to the command.
 
     Raises:
         WrapMisuse: no verb, or a flag that is not ours.
@@ -127,14 +127,14 @@ async def _carry_out(order: CommandOrder, folder: Path) -> Answer:
 
 @contextmanager
 def _turn() -> Iterator[None]:
-    """One change at a time: two that start at once get one server."""
+    """Hold the lock for one change at a time: two that start at once get one server."""
     with open("lock", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         yield
 
 
 async def _ask(question: str) -> Answer | None:
-    """What the supervisor says; None if there is none."""
+    """Return the supervisor's answer, None if there is no supervisor."""
     try:
         reader, writer = await asyncio.open_unix_connection(SOCKET)
     except OSError:
@@ -151,7 +151,7 @@ async def _ask(question: str) -> Answer | None:
 
 
 def _understood(said: bytes) -> Answer:
-    """Raises the fault that a supervisor reported."""
+    """Return a supervisor's answer; raise the fault if it reported one."""
     answer: Answer = json.loads(said) if said else {}
     if "error" in answer:
         error = answer["error"]
@@ -168,7 +168,7 @@ def _lost() -> Answer:
 
 
 def _stopped() -> Answer:
-    """What is known of the last server."""
+    """Return what is known of the last server."""
     with suppress(OSError, ValueError):
         last = json.loads(Path(LAST).read_text())
         logs = {"logs": last["logs"]} if last["logs"] else {}
@@ -194,7 +194,7 @@ def _start(order: CommandOrder, folder: Path) -> Answer:
     with supervisor.stdin as order_goes, supervisor.stdout as answer_comes:
         order_goes.write(json.dumps(asdict(order)).encode())
         order_goes.close()
-        # It closes its end of the pipe as soon as it has told how it went, and stays.
+        # It closes its end of the pipe as soon as it has reported how the start went, and stays.
         return _understood(answer_comes.read())
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pilothouse.e2e.model import ServerInfo
 
 START_MS = 28_000
-"""Less than the contract's 30 s, so that our own error is the one that is read."""
+"""Milliseconds of a start: less than the contract's 30 s, so that our own error is read."""
 GRACE_S = 10.0
-"""Of the contract's 15 s for --shutdown."""
+"""Seconds of the contract's 15 s for --shutdown in which the server may stop by itself."""
 SOCKET, LAST = "socket", "last.json"
 """Files of the folder in which processes with the same order meet, their working directory."""
 
@@ -40,7 +40,7 @@ type Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CommandOrder:
-    """What to do with which command."""
+    """A verb and the command that it is for, with its folder and limits."""
 
     verb: str
     command: tuple[str, ...]
@@ -48,11 +48,11 @@ class CommandOrder:
     port: int = 0
     timeout_ms: int = START_MS
     log_mb: int = 100
-    """What one log of the server may take."""
+    """Megabytes that one log of the server may take."""
 
     @property
     def name(self) -> str:
-        """Of the folder in which processes with the same order meet."""
+        """Name of the folder in which processes with the same order meet."""
         words = "\0".join((self.cwd, *self.command))
         return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:20]
 
@@ -123,7 +123,7 @@ class Supervisor:
 
 
 def remember(message: str, folder: Path, logs: object) -> None:
-    """Leave behind what --status tells, and what the next start or a sweep cleans up."""
+    """Leave behind what --status reports, and what the next start or a sweep cleans up."""
     last = {"message": message, "logs": logs, "folder": str(folder)}
     draft = Path(f"{LAST}.draft")
     draft.write_text(json.dumps(last))
@@ -131,7 +131,7 @@ def remember(message: str, folder: Path, logs: object) -> None:
 
 
 def shown(info: ServerInfo) -> Answer:
-    """A server as the contract has it."""
+    """Return the facts about a server as the contract has them."""
     return {
         "status": info.status,
         "url": info.url,
@@ -144,10 +144,10 @@ def shown(info: ServerInfo) -> Answer:
 
 
 async def keep(order: CommandOrder) -> None:
-    """Start the server, say how that went, and stay until it ends."""
+    """Start the server, report how that went, and stay until it ends."""
     # Logs that a command names are read only in the temp folder and in the working directory.
     folder = Path(tempfile.mkdtemp(prefix=WRAP_FOLDER))
-    # Now, and not at the end: who is killed says nothing, and nobody else knows of the folder.
+    # Now, and not at the end: a killed process writes nothing, and nobody else knows the folder.
     remember("It is not running.", folder, None)
     ended = asyncio.Event()
     try:
