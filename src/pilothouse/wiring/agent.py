@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 OPEN_NAMES = ("stdio", "local", "call")
 """Keys of sessions that nobody can enter by knowing them."""
 MOST_ROWS = 2_000
-"""Of one message."""
+"""Rows of one message at most."""
 FIRST_ROWS = 200
-"""Of the first one, so that a page that has just been opened shows something at once."""
+"""Rows of the first message at most, so that a page just opened shows something at once."""
 AT_ONCE = 100
 """Rows that are made before others have their turn."""
 MOST_RELATED = 200
@@ -54,7 +54,7 @@ _FILE = re.compile(r"(?:dossier-\d+\.html|failure-\d+\.unmasked\.png)", re.ASCII
 
 
 class ShownAgent:
-    """What may be seen of one session."""
+    """One session as far as people may see it."""
 
     def __init__(self, session: Session) -> None:
         self.name = name_of(session)
@@ -68,7 +68,7 @@ class ShownAgent:
     # Overview
 
     async def facts(self, since: float) -> dict[str, Any]:
-        """How it is; it was not idle before `since`."""
+        """Return the state of the agent, which was not idle before `since`."""
         session = self._session
         idle = session.clock() - max(session.last_call_at, since)
         return {
@@ -125,7 +125,7 @@ class ShownAgent:
                 async with asyncio.timeout(TITLE_S):
                     title = await tab.recording.title() or ""
             except TimeoutError:
-                pass  # it is busy; the next look may tell
+                pass  # the page is busy; the next look may get it
         return {
             "tabId": tab.id,
             "targetId": tab.target_id,
@@ -134,7 +134,7 @@ class ShownAgent:
         }
 
     def _dossiers(self, app: str, folder: Path, failed: Mapping[int, str]) -> list[dict[str, Any]]:
-        """Of the steps that failed, the newest first."""
+        """List the dossiers of the steps that failed, the newest first."""
         found = []
         for number in sorted(failed, reverse=True)[:MOST_DOSSIERS]:
             name = f"dossier-{number}.html"
@@ -150,7 +150,7 @@ class ShownAgent:
     # Rows
 
     async def rows(self, cursor: str) -> RowBatch:
-        """The next ones; waits until there is one. Raises InvalidInput."""
+        """Return the next rows; wait until there is one. Raises InvalidInput."""
         most = MOST_ROWS if cursor else FIRST_ROWS
         reading = await self._reading(unpack_cursor(cursor, self._epoch), most)
         self._learn_apps()
@@ -186,7 +186,7 @@ class ShownAgent:
     # One row
 
     async def moment(self, row: str) -> dict[str, Any]:
-        """Raises NoSuchThing."""
+        """Return a row with its facts and what is related to it. Raises NoSuchThing."""
         found = self._find(row)
         self._learn_apps()
         facts = await self._facts(found)
@@ -198,7 +198,7 @@ class ShownAgent:
         }
 
     async def _related(self, moment: Moment) -> list[dict[str, Any]]:
-        """What shares a key with it, and what the timeline joins with it, guesses marked."""
+        """Return what shares a key with it, and what the timeline joins with it, guesses marked."""
         timeline = self._session.timeline
         by_key = timeline.related(moment.event.keys) if moment.event.keys else []
         rows = {one.key: self._row(one) for one in by_key}
@@ -243,7 +243,7 @@ class ShownAgent:
         return next(iter(kept), None)
 
     async def body(self, request: str) -> dict[str, Any]:
-        """Raises NoSuchThing."""
+        """Return the body of the response to a request, cut to MOST_BODY. Raises NoSuchThing."""
         observer: Observer | None = self._session.opened(Observer)
         observations = observer.observations if observer is not None else []
         why = "no tab of this agent has sent it"
@@ -273,7 +273,7 @@ class ShownAgent:
     # Pictures and files
 
     async def picture(self, app: str, tab: str) -> bytes:
-        """A JPEG of what a tab shows, empty while there is none. Raises NoSuchThing."""
+        """Return a JPEG of what a tab shows, empty while there is none. Raises NoSuchThing."""
         session = self._e2e(app)
         found = session.tabs.get(tab or session.current)
         if found is None or found.dialog is not None or found.crashed or found.page.is_closed():
@@ -293,7 +293,7 @@ class ShownAgent:
         return await glance(tab)
 
     async def file(self, app: str, name: str) -> bytes:
-        """Raises NoSuchThing."""
+        """Return the bytes of a dossier or of its picture. Raises NoSuchThing."""
         folder = self._folder(app)
         path = folder / name
         known = _FILE.fullmatch(name) is not None and path.parent == folder
@@ -328,7 +328,7 @@ class ShownAgent:
 
 
 class _Picture:
-    """The newest one of a tab."""
+    """The newest picture of a tab."""
 
     def __init__(self) -> None:
         self.jpeg = b""
@@ -337,7 +337,7 @@ class _Picture:
 
 
 def name_of(session: Session) -> str:
-    """A name for people: whoever reads it can enter no session by it."""
+    """Return a name for people: whoever reads it can enter no session by it."""
     if session.id in OPEN_NAMES:
         return session.id
     return f"session-{hashlib.sha256(session.id.encode()).hexdigest()[:12]}"

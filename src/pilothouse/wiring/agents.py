@@ -31,14 +31,14 @@ class Showing:
         self._shown: WeakKeyDictionary[Session, ShownAgent] = WeakKeyDictionary()
 
     async def agents(self) -> list[dict[str, Any]]:
-        """Each with the name by which it is asked about, the first one being the oldest."""
+        """Return each agent with the name by which it is asked about, the oldest one first."""
         return [
             {"name": name_of(session), **await self._of(session).facts(self._runtime.started_at)}
             for session in self._runtime.sessions
         ]
 
     def find(self, name: str) -> ShownAgent:
-        """The agent of a name, the oldest one without. Raises NoSuchAgent."""
+        """Return the agent of a name, the oldest one without. Raises NoSuchAgent."""
         for session in self._runtime.sessions:
             if name in ("", name_of(session)):
                 return self._of(session)
@@ -53,8 +53,8 @@ class Showing:
     # For a hub
 
     async def answer(self, what: str, given: dict[str, Any]) -> Any:
-        """What a hub asks on behalf of its pages. Raises NoSuchAgent, NoSuchThing, InvalidInput,
-        and LookupError for what is not known here."""
+        """Answer what a hub asks on behalf of its pages. Raises NoSuchAgent, NoSuchThing,
+        InvalidInput, and LookupError for what is not known here."""
         if what == "agents":
             return await self.agents()
         if what == "counts":

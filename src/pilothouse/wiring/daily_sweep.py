@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pilothouse.wiring.state_sweep import Report
 
 START_S = 3.0
-"""After the start, when those who waited for it have been served."""
+"""Seconds after the start, when those who waited for it have been served."""
 AGAIN_S = 86_400.0
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 PACKETS = ("/api/packets", "/api/packets/{packet_id}", "/api/filter")
 BOOKMARKS_LINK = "bookmarks link"
-"""Its name among the services."""
+"""Name of the bookmarks link among the services."""
 
 
 def pages(runtime: Runtime, agents: Agents, status: Callable[[str], str], css: str) -> Pages:
-    """All pages for people; `status` makes the one that needs no script."""
+    """Make all pages for people; `status` makes the one that needs no script."""
 
     def report(path: str, error: Exception) -> None:
         runtime.log.error("dashboard_failed", error, path=path)
@@ -45,7 +45,7 @@ def pages(runtime: Runtime, agents: Agents, status: Callable[[str], str], css: s
 
 
 def frame(runtime: Runtime, url: str) -> dict[str, Any]:
-    """What an overview has beside the agents."""
+    """Return what an overview has beside the agents."""
     return {
         "version": __version__,
         "uptimeSec": round((runtime.clock() - runtime.started_at) / 1000),
@@ -67,7 +67,7 @@ def _bookmarks(runtime: Runtime) -> dict[str, Any]:
 
 
 class _Packets:
-    """A path to the history. What it takes is imported by the first who asks, and not in the loop:
+    """A path to the history. What it takes is imported with the first request, and not in the loop:
     a hub should not wait for it, nor have it for nothing."""
 
     def __init__(self, runtime: Runtime, path: str) -> None:

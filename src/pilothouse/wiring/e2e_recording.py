@@ -25,7 +25,7 @@ NEWEST = 500
 """Events that a digest looks at; a flood between two steps must not slow the second one."""
 
 EXPLAIN_S = 0.3
-"""How long a step's answer waits until its errors are led back to their sources."""
+"""Seconds that a step's answer waits until its errors are led back to their sources."""
 
 
 class SessionRecorder:
@@ -35,7 +35,7 @@ class SessionRecorder:
         self._session = session
         self._observer: Observer | None = None
         self._places: dict[str, Key] = {}
-        """Where the browser of each e2e session is that has one to record."""
+        """Observer's key of the browser of each e2e session that has one to record."""
 
     async def prepare(self) -> None:
         with suppress(SessionEnded):  # then nothing is recorded either
@@ -51,7 +51,7 @@ class SessionRecorder:
             self._places[session_id] = ("127.0.0.1", port)
         self._session.debug_ports.claim(self._session.id, session_id, port, shared=shared)
         if self._session.hub is not None:
-            with suppress(HubLost):  # nobody who could be told is left then
+            with suppress(HubLost):  # then there is nobody left to inform
                 await self._session.hub.call(
                     "house.claim", session_id=session_id, port=port, shared=shared
                 )
@@ -60,8 +60,8 @@ class SessionRecorder:
         self._session.debug_ports.release(session_id)
         if self._session.hub is not None:
             self._session.hub.tell("house.release", session_id=session_id)
-        # Not asked for here: nothing was recorded without it, and while the runtime closes no port
-        # is opened any more.
+        # The observer is not opened here: nothing was recorded without it, and while the runtime
+        # closes no port is opened any more.
         place = self._places.pop(session_id, None)
         if place is not None and self._observer is not None:
             await self._observer.leave(place)

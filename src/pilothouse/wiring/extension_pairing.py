@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 FOLDER = "bookmarks"
 CODE = "token"
-"""The pairing code, once `pilothouse pair` or a link has made one."""
+"""File of the pairing code, once `pilothouse pair` or a link has made one."""
 _MARK = "paired"
 PACKAGE = Path(__file__).parents[1]
 LOOK_S = 1.0
-"""How often it is looked whether a code was made or a Chrome was paired."""
+"""Seconds between two looks whether a code was made or a Chrome was paired."""
 
 
 def extension_folder(package: Path = PACKAGE) -> Path | None:

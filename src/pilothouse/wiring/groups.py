@@ -136,7 +136,7 @@ def _why_swept(settings: Settings, session_id: str) -> str:
 async def _entrance(
     session: Session, e2e_session: str, onward: Entrance
 ) -> AsyncIterator[Entrance]:
-    """The intercepting proxy before the browser of one e2e session."""
+    """Open the intercepting proxy before the browser of one e2e session, for the block."""
     from pilothouse.core.declare.faults import Fault
     from pilothouse.e2e.model import BrowserLaunchFailed
     from pilothouse.e2e.ports import Entrance
@@ -161,7 +161,7 @@ async def _entrance(
 
 @asynccontextmanager
 async def _proxy(shared: Session) -> AsyncIterator[object]:
-    """The hub's; without one that of this process, with its REST API and config endpoint."""
+    """Open the hub's proxy; without one that of this process, with REST API and config endpoint."""
     from pilothouse.wiring.access_token import access_token
 
     secret = access_token(shared.settings)
@@ -253,7 +253,7 @@ async def _interceptor(session: Session) -> AsyncIterator[object]:
 
 @asynccontextmanager
 async def _link(shared: Session) -> AsyncIterator[object]:
-    """The hub's; without one that of this process, which serves every Chrome with the extension."""
+    """Open the hub's link; without one that of this process, to every Chrome with the extension."""
     import time
 
     from pilothouse import __version__
@@ -424,4 +424,4 @@ GROUP_SPECS = (
     LazyGroupSpec("bookmarks", _bookmarks),
     LazyGroupSpec("timeline", _timeline),
 )
-"""What each group brings, in the order in which tools are listed."""
+"""Specs of all groups, in the order in which their tools are listed."""

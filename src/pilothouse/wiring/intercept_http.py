@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 TOKEN_HEADER = "X-Intercept-Token"
-"""Of a page that reads the history."""
+"""Header with the token of a page that reads the history."""
 
 
 @asynccontextmanager
 async def intercept_listeners(shared: Session, proxy: Proxy) -> AsyncIterator[None]:
-    """Both servers, as far as they can be opened, until the block ends."""
+    """Open both servers, as far as they can be opened, for the block."""
     from pilothouse.intercept.tools.listing import TOOLS
 
     access = _access(shared)
@@ -92,8 +92,8 @@ def _access(shared: Session) -> Access | None:
 
 
 def packet_views(shared: Session) -> dict[str, ASGIApp]:
-    """What a page reads of the history, by path: as REST does, with the token in a header of its
-    own, since another token may stand in the usual one."""
+    """Return the apps by which a page reads the history, by path: as REST does, with the token in a
+    header of its own, since another token may stand in the usual one."""
     operations = (
         Operation(
             method="GET",
@@ -111,7 +111,7 @@ def packet_views(shared: Session) -> dict[str, ASGIApp]:
 
 
 class _Packets:
-    """One path of them. The group is opened by the first who brings a token."""
+    """One path to the history. The group is opened with the first request that has a token."""
 
     def __init__(self, shared: Session, operation: Operation) -> None:
         self._shared = shared

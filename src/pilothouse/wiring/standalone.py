@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 PORT_TRIES = 50
-"""How far from the default port a free one is looked for."""
+"""Number of ports that are tried, from the default one on."""
 
 
 class StartError(Exception):
@@ -45,7 +45,7 @@ class StartError(Exception):
 
 
 def make_redactor(settings: Settings) -> Redactor:
-    """Raises StartError for a pattern that RE2 does not take."""
+    """Make the redactor. Raises StartError for a pattern that RE2 does not take."""
     patterns = []
     for text in settings.redact:
         try:
@@ -60,7 +60,7 @@ def make_redactor(settings: Settings) -> Redactor:
 
 
 def check_store(settings: Settings) -> None:
-    """Raises StartError when the file for all events cannot be used."""
+    """Check that the file for all events can be used. Raises StartError if it cannot."""
     if not settings.store:
         return
     from pilothouse.observe.record.session_store import open_store
@@ -74,7 +74,7 @@ def check_store(settings: Settings) -> None:
 
 
 def check_client_cert(settings: Settings) -> None:
-    """Raises StartError when there is no certificate with its key in the file."""
+    """Check that a file has a certificate with its key. Raises StartError if it has none."""
     if not settings.client_cert:
         return
     import ssl
@@ -98,7 +98,7 @@ def make_log(settings: Settings, redactor: Redactor) -> Log:
 
 
 def check_startable(settings: Settings) -> None:
-    """Raises StartError where starting would leave it open to others."""
+    """Check that starting leaves nothing open to others. Raises StartError where it would."""
     oauth = (settings.oauth_issuer, settings.oauth_audience, settings.oauth_jwks_url)
     if any(oauth) and not all(oauth):
         raise StartError("OAUTH_ISSUER, OAUTH_AUDIENCE and OAUTH_JWKS_URL must be set together")
@@ -130,7 +130,7 @@ def check_startable(settings: Settings) -> None:
 
 
 def make_oauth(settings: Settings) -> OAuthConfig | None:
-    """Raises StartError when the configured issuer cannot be trusted as it stands."""
+    """Return the OAuth configuration, if any. Raises StartError if its issuer cannot be trusted."""
     if not settings.oauth_issuer:
         return None
     from pilothouse.server.transports.oauth import OAuthConfig
@@ -142,7 +142,7 @@ def make_oauth(settings: Settings) -> OAuthConfig | None:
 
 
 def make_tls(settings: Settings) -> ssl.SSLContext | None:
-    """What HTTPS is served with, if it is. Raises StartError for files that cannot be used."""
+    """Return what HTTPS is served with, if it is. Raises StartError for unusable files."""
     if not settings.tls_cert and not settings.tls_key:
         return None
     if not settings.tls_cert or not settings.tls_key:
@@ -169,8 +169,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def calm_collector() -> None:
-    """What was imported is never garbage, and events are freed by their count alone: the collector
-    need not look at either while a page floods us."""
+    """Spare the collector what it need not look at while a page floods us: what was imported is
+    never garbage, and events are freed by their count alone."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -239,7 +239,7 @@ async def _leave_on_signal(scope: anyio.CancelScope, log: Log) -> None:
 async def _serve_metrics(
     runtime: Runtime, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """/metrics and /health beside a stdio client, on loopback."""
+    """Serve /metrics and /health beside a stdio client, on loopback."""
     from starlette.applications import Starlette
     from starlette.responses import Response
     from starlette.routing import Route
@@ -307,7 +307,7 @@ def serve_http(
 
 
 def listener(settings: Settings, *, exact: bool) -> socket.socket:
-    """On the port that was asked for, or `exact` is not meant on the next free one.
+    """Listen on the port that was asked for or, unless `exact`, on the next free one.
 
     Raises:
         StartError: no port can be had.

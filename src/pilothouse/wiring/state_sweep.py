@@ -51,12 +51,12 @@ HALF_WRITTEN = re.compile(r"\.trace-\d+\.(?:unmasked\.raw|part)", re.ASCII)
 """A trace before its secrets are masked, and while they are (e2e/tools/export.py)."""
 MASKING_S = 600.0
 SWEPT = "swept.jsonl"
-"""What was removed, and why: told to who asks for it later."""
+"""File of what was removed and why, for whoever asks for it later."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a sweep did."""
+    """Outcome of a sweep."""
 
     at: float
     removed: list[Removal] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Report:
         return sum(one.kept.size for one in self.removed)
 
     def facts(self) -> dict[str, Any]:
-        """Return it as `status` tells it."""
+        """Return the outcome as `status` shows it."""
         return {
             "at": iso(self.at * 1000),
             "removed": len(self.removed),
@@ -123,7 +123,7 @@ def sweep(
         _trim_store(settings, environ, clock, is_over)
     except sqlite3.Error as error:
         report.failed.append(f"observe store: {error}")
-    # Who has asked for more packets than half of it should not lose all else for that.
+    # Packets count as half of it at most: who has set more for them should not lose all else.
     half = (settings.keep_mb << 20) // 2
     most = (settings.keep_mb << 20) - min(packets, half) - min(store_size(settings), half // 2)
     sweeper = _Sweeper(settings, environ, clock, report)
@@ -191,7 +191,7 @@ class _Sweeper:
         self._notes.read()
 
     def remove(self, removal: Removal) -> bool:
-        """Remove an entry, unless it is in use by now; whether it has gone."""
+        """Remove an entry, unless it is in use by now; return whether it has gone."""
         kept = removal.kept
         place = next(place for place in PLACES if place.kind == kept.kind)
         try:
@@ -209,7 +209,7 @@ class _Sweeper:
             self._report.failed.append(why)
 
     def _remove_from(self, folder: int, place: StateFolder, removal: Removal) -> bool:
-        """Raises OSError: not all of it could be removed."""
+        """Remove an entry; return whether it has gone. Raises OSError if not all of it could be."""
         kept = removal.kept
         mark = place.mark(self._settings, self._environ, kept.name)
         with ExitStack() as stack:
@@ -244,7 +244,7 @@ class _Sweeper:
 
 
 def _unlink(place: StateFolder, name: str, folder: int) -> None:
-    """Raises OSError: not all of it could be removed."""
+    """Delete an entry. Raises OSError if not all of it could be removed."""
     if not place.are_folders:
         # Without them a database is an older one; they alone would harm the next.
         for end in (*COMPANIONS, ""):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pilothouse.server.session import Session
 
 ANSWERS_S = 5.0
-"""A page that is busy for longer is not asked whether it understands a selector."""
+"""Seconds that a page has to show that it understands a selector; a busier one is not asked."""
 
 
 class SessionMoments:
@@ -49,7 +49,7 @@ class SessionMoments:
             if getattr(moment.event, "session_id", "") == session_id
         ]
         live: E2eSession | None = None
-        # One that has ended is still told of.
+        # One that has ended still has its events.
         with suppress(BrowserSessionNotFound):
             live = self._find(session_id)
             live.touch()
@@ -120,7 +120,7 @@ class SessionScope:
 
 
 async def _goings(tab: Tab, selector: str) -> AsyncIterator[str]:
-    """The page's address for each time that an element was to be seen and is no more."""
+    """Yield the page's address for each time that an element was to be seen and is no more."""
     element = tab.locator(selector).first
     while not tab.page.is_closed():
         try:
