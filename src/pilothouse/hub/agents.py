@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pilothouse.hub.state import Hub, Seat
 
 OVERVIEW_S = 2.0
-"""How long a worker may take to say how it is; one that is busy is shown as it was before."""
+"""Seconds that a worker may take to report its agents; a busy one is shown as it was before."""
 ENDED_S = 900.0
-"""How long an agent that has gone is still listed."""
+"""Seconds for which an agent that has gone is still listed."""
 MOST_ENDED = 20
 PART = "~"
-"""Between a worker's name and the one of a further session in it."""
+"""Separator between a worker's name and that of a further session in it."""
 
 
 class HubShowing:
@@ -33,13 +33,13 @@ class HubShowing:
         frame: Callable[[], dict[str, Any]],
         clock: Callable[[], float],
     ) -> None:
-        """`frame` gives what an overview has beside the agents, `clock` tells seconds."""
+        """Take `frame`, what an overview has beside the agents, and a `clock` in seconds."""
         self._hub = hub
         self._services = services
         self._frame = frame
         self._clock = clock
         self._last: dict[str, list[dict[str, Any]]] = {}
-        """What workers said when they last were asked."""
+        """Answers of the workers to the newest overview, by session."""
         self._listed: dict[str, dict[str, Any]] = {}
         self._ended: dict[str, tuple[float, dict[str, Any]]] = {}
 
@@ -61,7 +61,7 @@ class HubShowing:
             return self._last.get(peer.session, [])
 
     def _agents(self, seat: Seat) -> list[dict[str, Any]]:
-        """The agent of a seat; in one worker there may be several, though there seldom are."""
+        """Return the agents of a seat: mostly one, though there may be several in one worker."""
         told = self._last.get(seat.id)
         if not told:
             state = "live" if seat.id in self._last else "known"

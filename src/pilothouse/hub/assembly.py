@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from pilothouse.wiring.state_sweep import Report
 
     type Ready = Callable[[str], None]
-    """Is told the URL once the hub listens."""
+    """Callback that gets the URL once the hub listens."""
 
 LOOK_S = 1.0
-"""How often it is looked whether anybody needs the hub."""
+"""Seconds between two looks whether anybody needs the hub."""
 PAGES = "house"
 """The socket of all that is no MCP, in the run folder."""
 
 
 @dataclass(frozen=True)
 class HubPlan:
-    """How a hub is to run."""
+    """The settings and parts that a hub is to run with."""
 
     settings: Settings
     files: HubFiles
@@ -71,7 +71,7 @@ class HubPlan:
     tls: ssl.SSLContext | None
     ready: Ready
     leaves: bool
-    """By itself, when nobody needs it any more."""
+    """The hub ends by itself when nobody needs it any more."""
 
     @cached_property
     def port(self) -> int:
@@ -86,12 +86,12 @@ class HubPlan:
 
     @property
     def base_url(self) -> str:
-        """How clients reach it."""
+        """URL by which clients reach the hub."""
         return self.settings.public_url.rstrip("/") or self.url
 
 
 async def serve(plan: HubPlan) -> None:
-    """Until a signal, or until somebody stops it, or nobody needs it any more."""
+    """Run the hub until a signal comes, somebody stops it, or nobody needs it any more."""
     over = asyncio.Event()
     # To the very end: a second signal must not cut short what the first one began.
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -127,7 +127,7 @@ class RunningHub:
         return bool(self.control.relays) or self.hub.in_use
 
     def differing(self, wanted: Mapping[str, Any]) -> list[str]:
-        """Which of these settings this hub does not run with."""
+        """Return the names of these settings with which this hub does not run."""
         asked, own = unpacked(wanted), replace(self._plan.settings, http_port=self._plan.port)
         return [name for name in wanted if getattr(asked, name, None) != getattr(own, name, None)]
 
@@ -136,7 +136,7 @@ class RunningHub:
         self._swept = report
 
     def status(self) -> dict[str, Any]:
-        """What `pilothouse status` shows."""
+        """Return what `pilothouse status` shows."""
         plan, runtime = self._plan, self._runtime
         secrets = {s.name: s.default for s in BY_NAME.values() if s.about.secret}
         return {
@@ -157,7 +157,7 @@ class RunningHub:
 
 @asynccontextmanager
 async def _running_hub(plan: HubPlan, stop: Callable[[], None]) -> AsyncIterator[RunningHub]:
-    """Everything that a hub is, until the block ends; then its workers have ended too."""
+    """Run everything that a hub is, for the block; after it its workers have ended too."""
     settings, log = plan.settings, plan.log.of("hub")
     templates = cache(partial(own_template, settings))
     async with AsyncExitStack() as stack:
@@ -238,7 +238,7 @@ def _gate(plan: HubPlan) -> BearerAuth | None:
 
 
 def _about(plan: HubPlan) -> dict[str, Any]:
-    """What relays are told."""
+    """Return what relays are welcomed with."""
     return {
         "version": __version__,
         "pid": os.getpid(),
@@ -256,7 +256,7 @@ async def _serving(pages: Any, path: Path) -> AsyncIterator[None]:
 
 
 async def _warm_up(kind: Kind, log: Log) -> None:
-    """So that the first call need not wait for it."""
+    """Prepare the workers, so that the first call need not wait for it."""
     began = time.monotonic()
     try:
         await kind.prepare()

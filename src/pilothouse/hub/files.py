@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_LOG_BYTES = 8 << 20
-"""Then the log begins anew; the one before is kept beside it."""
+"""Size at which the log begins anew; the one before is kept beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class HubFiles:
     """The files of one hub, each in a folder that only this user may enter."""
 
     socket: Path
-    """Relays and commands ask there (hub/control/protocol.py)."""
+    """Control socket, where relays and commands ask (hub/control/protocol.py)."""
     lock: Path
     log: Path
-    """What a hub that was started by a relay, its workers and their parent write."""
+    """Log of a hub that was started by a relay, of its workers and of their parent."""
 
     def hold(self) -> int | None:
-        """Become the hub: a descriptor that holds the lock until it is closed, or the process has
-        ended; None if another one has it."""
+        """Become the hub: return a descriptor that holds the lock until it is closed, or the
+        process has ended; None if another one has it."""
         # Not inherited, so that nothing the hub starts holds the lock longer than the hub itself.
         descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -63,7 +63,7 @@ class HubFiles:
 
 
 def hub_files(home: str, environ: Mapping[str, str], version: str = __version__) -> HubFiles:
-    """Those of the hub of this home and version; their folders are made if they are missing.
+    """Return the files of the hub of this home and version; missing folders are made.
 
     Raises:
         OSError: a folder cannot be made, or is another user's.
@@ -78,7 +78,7 @@ def hub_files(home: str, environ: Mapping[str, str], version: str = __version__)
 
 
 def _short_folder(folder: Path) -> Path:
-    """For sockets whose own folder has too long a path: one of the same user's, named after it."""
+    """Make a folder for sockets whose own has too long a path: this user's, named after it."""
     import tempfile
     from hashlib import blake2b
 

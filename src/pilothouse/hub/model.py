@@ -14,12 +14,12 @@ type Era = Literal["2025", "2026"]
 
 
 class Key(NamedTuple):
-    """Whose worker: two requests with the same key reach the same process, others never do."""
+    """Identity of a worker: requests with the same key reach the same process, others never do."""
 
     kind: KeyKind
     value: str
     principal: str = ""
-    """Who it belongs to when callers are authenticated: the same path key of two of them is two."""
+    """Owner when callers are authenticated: the same path key of two of them is two."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.value}"
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What others may see of it: the value itself may be all that is needed to join."""
+        """Name for others, as the value itself may be all that is needed to join."""
         return f"{self.kind}-{sha256(repr(tuple(self)).encode()).hexdigest()[:12]}"
 
 
@@ -52,16 +52,16 @@ class SessionRecord:
     last_seen: float
     principal: str = ""
     initialize: dict[str, Any] = field(default_factory=dict)
-    """The client's own params of `initialize`, told again to each worker that starts."""
+    """The client's own params of `initialize`, sent again to each worker that starts."""
     version: str = ""
     """The protocol version that was agreed on."""
     initialized: bool = False
-    """The client has said `notifications/initialized`."""
+    """The client has sent `notifications/initialized`."""
     log_level: str = ""
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs in the order in which the client subscribed to them."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What this session's relay was started with; empty over HTTP."""
+    """Settings that this session's relay was started with; empty over HTTP."""
     cwd: str = ""
     worker_sid: str = ""
     """The session id by which the present worker knows this session."""
@@ -72,9 +72,9 @@ class GatewayFault(Exception):
 
     status = 500
     name = "failed"
-    """As it is counted."""
+    """Name under which it is counted."""
     code = -32603
-    """Of the JSON-RPC error."""
+    """Code of the JSON-RPC error."""
 
     def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -84,7 +84,7 @@ class GatewayFault(Exception):
 
 
 class SessionUnknown(GatewayFault):
-    """No session has this id, or it is another principal's: nobody learns which."""
+    """A session id that is unknown, or another principal's: nobody learns which."""
 
     status = 404
     name = "session_unknown"
@@ -102,7 +102,7 @@ class WorkerStartFailed(GatewayFault):
 
 
 class TooBusy(GatewayFault):
-    """There is no room: all workers are in use and the queue is full, or too many sessions."""
+    """Lack of room: all workers are in use and the queue is full, or too many sessions."""
 
     status = 503
     name = "too_busy"

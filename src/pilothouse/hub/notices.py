@@ -9,4 +9,4 @@ LOST = (
     " the next call gets a new one"
 )
 TOOLS_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
-"""What clients are sent when the list of tools has changed."""
+"""Notification to clients that the list of tools has changed."""

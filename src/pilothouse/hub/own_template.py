@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def own_template(settings: Settings, *, paired: bool) -> Template:
-    """Make it for the hub and its relays, from what is generated."""
+    """Make the template for the hub and its relays, from what is generated."""
     selection = Selection.of(settings, paired=paired)
     return builtin_template(
         manifest(),

@@ -55,7 +55,7 @@ _METHODS = frozenset({"tools/call", "resources/read", "resources/list", "subscri
 def pages_app(
     runtime: Runtime, hub: Hub, services: Services, gate: BearerAuth | None, base_url: str
 ) -> ASGIApp:
-    """Everything that the hub serves over HTTP and that is no MCP."""
+    """Return the app for everything that the hub serves over HTTP and that is no MCP."""
     from starlette.applications import Starlette
 
     from pilothouse.dashboard.status_page import CSS, HubFacts, SessionRow, status_page
@@ -91,7 +91,7 @@ def pages_app(
     async def check_health(_: Request) -> Response:
         await hub.pool.weigh_new()
         trouble = hub.trouble()
-        # What a worker said last is for who may call it; this is asked without a token.
+        # A worker's last output is for who may call it; this is served without a token.
         shown = trouble if gate is None else trouble and UNAVAILABLE
         return health_answer(hub_health(runtime, hub), shown, 503)
 
@@ -109,7 +109,7 @@ def hub_health(runtime: Runtime, hub: Hub) -> dict[str, Any]:
 
 
 def admitter(access: Access) -> Admit:
-    """Let through who may use a listener that no OAuth server guards."""
+    """Return the check of who may use a listener that no OAuth server guards."""
 
     def admit(caller: Caller, head: RequestHead) -> Denied | None:
         authorizations = head.values.get("authorization", ())
@@ -121,7 +121,7 @@ def admitter(access: Access) -> Admit:
 
 
 def authenticator(gate: BearerAuth) -> Authenticate:
-    """Knows callers by their bearer token."""
+    """Return the check that knows callers by their bearer token."""
     from pilothouse.server.transports.oauth import BearerRefused
     from pilothouse.server.transports.principal import name_of
 
@@ -137,7 +137,7 @@ def authenticator(gate: BearerAuth) -> Authenticate:
 
 
 def throttle(runtime: Runtime) -> Throttle:
-    """How often a principal may call, in the form of the tool's own errors."""
+    """Return the check of how often a principal may call, with errors in the tool's own form."""
     if not runtime.limits.are_on:
         return lambda principal, tool: None
     runtime.registry  # noqa: B018  # imported now, and not while calls wait
@@ -163,7 +163,7 @@ def _refusal(runtime: Runtime, name: str, wait: float) -> dict[str, Any]:
 
 
 class HubCounts:
-    """What a hub logs and counts of its workers, and of what passes to them."""
+    """Log and counts of a hub's workers, and of what passes to them."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self._metrics = metrics

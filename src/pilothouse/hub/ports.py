@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where a server listens: a unix socket by its path, or a TCP port."""
+    """Address of a server: a unix socket by its path, or a TCP port."""
 
     host_header: str
-    """What it takes as Host; empty: whatever the client sent."""
+    """Value of Host that it takes; empty: whatever the client sent."""
     path: str = ""
     host: str = ""
     port: int = 0
     endpoint: str = "/mcp"
     """The path of its MCP endpoint."""
     tls: bool = False
-    """Whether it has a certificate, which this machine trusts."""
+    """The server has a certificate, which this machine trusts."""
     lines: str = ""
-    """Where it speaks JSON-RPC as well, one message a line: a unix socket by its path."""
+    """Unix socket, by its path, on which it speaks JSON-RPC as well, one message a line."""
 
 
 class Worker(Protocol):
@@ -43,7 +43,7 @@ class Worker(Protocol):
 
     @property
     def died(self) -> asyncio.Future[None]:
-        """Done when the process is gone, for whatever reason."""
+        """Future that is done when the process is gone, for whatever reason."""
         ...
 
 
@@ -55,7 +55,7 @@ class Lease(Protocol):
 
     @property
     def is_fresh(self) -> bool:
-        """The state of an earlier worker of this key was lost. True for one lease alone: whoever
+        """Loss of the state of an earlier worker of this key. True for one lease alone: whoever
         holds it tells the client."""
         ...
 
@@ -73,7 +73,7 @@ class Workers(Protocol):
     """All workers of this hub."""
 
     async def get(self, key: Key, record: SessionRecord) -> Lease:
-        """The key's worker, started if there is none. Use as `async with await get(...)`.
+        """Return the key's worker, started if need be. Use as `async with await get(...)`.
 
         Raises:
             WorkerStartFailed: it did not start.
@@ -82,7 +82,7 @@ class Workers(Protocol):
         ...
 
     def running(self, key: Key) -> Worker | None:
-        """The key's worker if one runs now; never starts one and does not make it busy."""
+        """Return the key's worker if one runs now; never start one, nor make it busy."""
         ...
 
     async def end(self, key: Key) -> None:
@@ -99,15 +99,15 @@ class PlacedWorkers(Workers, Protocol):
 
 
 class Fence(Protocol):
-    """Which keys this gateway may serve, of those that several gateways know."""
+    """The keys that this gateway may serve, of those that several gateways know."""
 
     def holds(self, key: Key) -> bool:
-        """Whether it may now, for all that is known here."""
+        """Return whether the key may be served here now, for all that is known here."""
         ...
 
     async def token(self, key: Key) -> int:
-        """A number that is the same for as long as no other gateway serves the key, and larger for
-        each that does.
+        """Return a number that is the same for as long as no other gateway serves the key, and
+        larger for each that does.
 
         Raises:
             Elsewhere: another one serves it.
@@ -117,16 +117,16 @@ class Fence(Protocol):
         ...
 
     async def use(self, key: Key) -> bool:
-        """A worker is about to serve the key: whether the client must be told that the state of an
-        earlier one, of another gateway, is lost. True once."""
+        """Note that a worker is about to serve the key; return whether the client must be told that
+        the state of an earlier one, of another gateway, is lost. True once."""
         ...
 
 
 class Templates(Protocol):
-    """What the workers of HTTP clients answer alike."""
+    """The answers that the workers of HTTP clients give alike."""
 
     async def __call__(self) -> Template:
-        """Raises WorkerStartFailed: it had to be captured, and could not be."""
+        """Return them. Raises WorkerStartFailed if they had to be captured, and could not be."""
         ...
 
 
@@ -134,29 +134,29 @@ class TooMany(NamedTuple):
     """A call that came too early, as it is answered."""
 
     result: str
-    """Of the tool, as JSON."""
+    """Result of the tool, as JSON."""
     wait_s: float
 
 
 class Throttle(Protocol):
-    """How often a caller may call."""
+    """The limit on how often a caller may call."""
 
     def __call__(self, principal: str, tool: str) -> TooMany | None:
-        """None: now. The call is counted then."""
+        """Count a call that may be made now and return None, or return how it is refused."""
         ...
 
 
 class TrafficObserver(Protocol):
-    """Is told of each request that was passed to a worker."""
+    """Listener that gets each request that was passed to a worker."""
 
     def __call__(self, method: str, seconds: float, outcome: str) -> None:
-        """`outcome` is `answered`, the name of a fault, or `left` when the client did."""
+        """Note a request; `outcome`: `answered`, a fault's name, or `left` when the client did."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Why a request is not let in, as it is answered."""
+    """The refusal of a request that is not let in, as it is answered."""
 
     status: int
     body: bytes
@@ -164,16 +164,16 @@ class Denied:
 
 
 class Admit(Protocol):
-    """Judges requests by whose process has connected, or by a token that all callers share."""
+    """The check of requests by whose process has connected, or by a token all callers share."""
 
     def __call__(self, caller: Caller, head: RequestHead) -> Denied | None:
-        """Return what a request is answered that may not go on."""
+        """Return the refusal of a request that may not go on, None if it may."""
         ...
 
 
 class Authenticate(Protocol):
-    """Knows callers by their request. Without authentication there is no such object."""
+    """The check of callers by their request. Without authentication there is no such object."""
 
     async def __call__(self, head: RequestHead) -> str | Denied:
-        """The principal, one string for each caller; never empty."""
+        """Return the principal, one string for each caller and never empty, or the refusal."""
         ...

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pilothouse.hub.files import HubFiles
 
     type Ready = Callable[[str], None]
-    """Is told the URL once the hub listens."""
+    """Callback that gets the URL once the hub listens."""
 
 DESCRIPTORS = 16_384
-"""Of files and connections that the hub may have open."""
+"""Number of files and connections that the hub may have open."""
 PATIENCE_S = 30.0
-"""How long another hub of this home may take to start or to end."""
+"""Seconds that another hub of this home may take to start or to end."""
 
 
 def serve_hub(settings: Settings, given: Mapping[str, Any], ready: Ready) -> int:
-    """`pilothouse serve`: be the hub until a signal, or name the one that runs already.
+    """Be the hub for `pilothouse serve` until a signal, or name the one that runs already.
 
     Args:
         settings: All of them.
@@ -76,7 +76,7 @@ def main(order: str) -> int:
 
 
 def become_hub(files: HubFiles) -> dict[str, Any] | None:
-    """None: we are the hub of this home now, until we end. Else the status of the one that is.
+    """Become the hub of this home, until we end; if another one is, return its status.
 
     Raises:
         StartError: another one neither answers nor ends.
@@ -107,7 +107,7 @@ def _beside(files: HubFiles, running: Mapping[str, Any], given: Mapping[str, Any
     # By its home it was found, and any port is as good as another.
     met = {"home": given.get("home"), "http_port": 0}
     wishes = {name: value for name, value in given.items() if met.get(name) != value}
-    # It is asked, because nobody is told its secrets.
+    # It compares them itself, because nobody is told its secrets.
     told = ask(str(files.socket), {"compare": wishes}) or {}
     if other := told.get("differ", []):
         from pilothouse.wiring.standalone import StartError
@@ -150,7 +150,7 @@ def _run(
 
 
 def _have_room_for_connections() -> None:
-    """A thousand clients that listen are more descriptors than many systems allow at first."""
+    """Allow more descriptors: a thousand listening clients need more than many systems allow."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

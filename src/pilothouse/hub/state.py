@@ -41,20 +41,20 @@ class Seat(NamedTuple):
     """A session as people see it."""
 
     name: str
-    """Not its id, by which others could enter it."""
+    """Name for people: not its id, by which others could enter it."""
     client: str
-    """What the client calls itself."""
+    """Name that the client gives itself."""
     seen_s: float
     """Seconds since it was last used, as far as the hub saw it."""
     pid: int = 0
-    """Of its worker; 0: it has none."""
+    """Process id of its worker, 0 without one."""
     state: str = ""
-    """Of that worker."""
+    """State of that worker."""
     memory: int = 0
     """Bytes that it uses with all below it; 0 before they were measured."""
     up_s: float = 0.0
     id: str = ""
-    """By which programs tell it from others; it is no key to it either."""
+    """Name by which programs tell it from others; it is no key to it either."""
 
 
 class Hub:
@@ -77,7 +77,8 @@ class Hub:
         peers: Peers | None = None,
         admit: Admit | None = None,
     ) -> None:
-        """
+        """Take the parts and make the listener of them.
+
         Args:
             registry: Of the sessions.
             pool: Of their workers.
@@ -112,7 +113,7 @@ class Hub:
         )
 
     async def template(self) -> Template:
-        """What all workers answer alike. Raises WorkerStartFailed."""
+        """Return what all workers answer alike. Raises WorkerStartFailed."""
         try:
             return await self._kind.template()
         except StartFailed as failed:
@@ -133,19 +134,17 @@ class Hub:
         await self._endpoint.close()
         self._relay.close()
 
-    # What goes on
-
     @property
     def workers(self) -> int:
         return sum(entry.worker is not None for entry in self.pool.entries())
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody is connected by HTTP, or a worker runs or is about to."""
+        """Tell whether somebody is connected by HTTP, or a worker runs or is about to."""
         return len(self.listener) > 0 or any(True for _ in self.pool.entries())
 
     def seats(self) -> Iterator[Seat]:
-        """The sessions that were used last, each with its worker."""
+        """Yield the sessions that were used last, each with its worker."""
         entries = {entry.key: entry for entry in self.pool.entries()}
         for record in islice(self.registry.known(), MOST_SEATS):
             yield self._seat(record.key, entries.pop(record.key, None), record)
@@ -166,7 +165,7 @@ class Hub:
         )
 
     def status(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """Return the counts and the seats, as JSON can hold them."""
         return {
             "sessions": len(self.registry),
             "workers": self.workers,
@@ -187,7 +186,7 @@ def _state(key: Key, entry: PoolEntry, *, is_current: bool) -> str:
 
 
 def client_name(initialize: dict[str, Any]) -> str:
-    """Of the client's own words, as much as fits."""
+    """Return the name and version that a client gives itself, as much as fits."""
     info = initialize.get("clientInfo")
     if not isinstance(info, dict):
         return ""

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LONGEST = 1 << 20
-"""Of a line, in bytes: settings may hold long lists."""
+"""Bytes of a line at most: settings may hold long lists."""
 REACH_S = 5.0
-"""How long a hub may take to answer what needs no worker."""
+"""Seconds that a hub may take to answer what needs no worker."""
 
 
 class ControlProtocolError(ValueError):
-    """What the peer said is not of this protocol."""
+    """Breach of this protocol by the peer."""
 
 
 def encode_line(**word: object) -> bytes:
-    """A line of the protocol."""
+    """Return a line of the protocol."""
     return json.dumps(word).encode() + b"\n"
 
 
 def decode_line(line: bytes) -> dict[str, Any]:
-    """The object of a line. Raises ControlProtocolError."""
+    """Return the object of a line. Raises ControlProtocolError."""
     try:
         word = json.loads(line)
     except ValueError:
@@ -55,7 +55,7 @@ def decode_line(line: bytes) -> dict[str, Any]:
 
 
 class RelayHello(NamedTuple):
-    """What a relay brings along."""
+    """A relay's introduction to the hub."""
 
     version: str
     pid: int
@@ -68,7 +68,7 @@ class RelayHello(NamedTuple):
 
 
 def parse_hello(given: object) -> RelayHello:
-    """Raises ControlProtocolError."""
+    """Return a relay's hello. Raises ControlProtocolError."""
     wanted = {"version": str, "pid": int, "settings": dict, "cwd": str}
     if not isinstance(given, dict):
         raise ControlProtocolError("hello must be an object")
@@ -85,7 +85,7 @@ class LineBuffer:
         self._rest = b""
 
     def take(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Raises ControlProtocolError."""
+        """Yield the object of each line that is whole now. Raises ControlProtocolError."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
             raise ControlProtocolError("a line is too long")
@@ -94,7 +94,7 @@ class LineBuffer:
 
 
 def ask(path: str, word: Mapping[str, object], within: float = REACH_S) -> dict[str, Any] | None:
-    """The answer of a hub that listens there to one question; None: there is none.
+    """Ask the hub that listens there one question; return its answer, None if there is no hub.
 
     Raises:
         OSError: it does not answer in time.

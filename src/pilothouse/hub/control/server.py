@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     type Report = Callable[..., None]
 
 AGAIN_S = 0.1
-"""A listener that cannot take a connection is tried again after this."""
+"""Seconds after which a listener that could not take a connection is tried again."""
 
 
 class ControlServer:
-    """All who are connected to the control socket of one hub."""
+    """Server of one hub's control socket, with all who are connected to it."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class ControlServer:
         settings: Mapping[str, Any] | None = None,
         bridges: Bridges | None = None,
     ) -> None:
-        """
+        """Take the parts; nothing listens before `open_at`.
+
         Args:
             workers: Where relays get theirs.
             registry: Which has a record of each relay.
@@ -81,12 +82,11 @@ class ControlServer:
         self._visits: set[asyncio.Task[None]] = set()
         self._visitors: set[Visitor] = set()
         self.relays: dict[str, RelayHello] = {}
-        """Those that have said hello and are still there, by the value of their key."""
+        """Hello of each relay that is still there, by the value of its key."""
 
     @asynccontextmanager
     async def open_at(self, path: Path) -> AsyncIterator[None]:
-        """Listen until the block ends. Whoever holds the hub's lock may replace the socket of one
-        that was killed. Raises OSError."""
+        """Listen for the block; a lock holder may replace a dead hub's socket. Raises OSError."""
         remove(path)
         listener = listen_at(str(path))
         accepting = asyncio.create_task(self._accept(listener))
@@ -146,7 +146,7 @@ class ControlServer:
     # What visitors ask for
 
     async def join(self, hello: RelayHello) -> SessionRecord:
-        """A session for a relay. Raises GatewayFault."""
+        """Open a session for a relay. Raises GatewayFault."""
         name = uuid.uuid4().hex
         now = self._clock()
         record = SessionRecord(
@@ -164,7 +164,7 @@ class ControlServer:
         return record
 
     async def leave(self, record: SessionRecord) -> None:
-        """The relay is gone, and so its worker goes."""
+        """End the session of a relay that is gone, and with it its worker."""
         self.relays.pop(record.id, None)
         if self._bridges is not None:
             self._bridges.close(record)
@@ -173,7 +173,7 @@ class ControlServer:
         self._report("relay_left", relay=record.id)
 
     async def worker(self, record: SessionRecord) -> dict[str, Any]:
-        """Where the record's worker speaks, which is started if need be. Raises GatewayFault."""
+        """Return the socket of the record's worker, started if need be. Raises GatewayFault."""
         await self._registry.find(record.id, record.principal)  # it is in use
         async with await self._workers.get(record.key, record) as lease:
             lines = lease.worker.address.lines
@@ -217,7 +217,7 @@ class Visitor:
             self._writer.write(encode_line(**word))
 
     async def receive(self, word: dict[str, Any]) -> None:
-        """Raises ControlProtocolError."""
+        """Answer one word of the peer's. Raises ControlProtocolError."""
         match word:
             case {"hello": given} if self._record is None:
                 await self._hello(parse_hello(given))

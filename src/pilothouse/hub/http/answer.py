@@ -24,7 +24,7 @@ class Passing:
     """Writes an answer to the client, byte for byte after its head."""
 
     def __init__(self, client: Connection, request: RequestHead, session: str = "") -> None:
-        """`session` is the public session id, in place of the worker's own."""
+        """Take the client and its request; `session` is the public id, not the worker's own."""
         self._client = client
         self._request = request
         self._session = session
@@ -36,16 +36,16 @@ class Passing:
         self.began: asyncio.Future[None] | None = None
         """Done when the answer has begun, for whoever waits for that."""
         self.may_go_on = False
-        """Whether the client's connection may go on, once the answer has ended."""
+        """True if the client's connection may go on, once the answer has ended."""
         self._body: Body | None = None
         self._wraps = self._is_stream = False
         self._tail = b""
         self.head: AnswerHead | None = None
-        """Set when the answer has begun."""
+        """Head of the answer, None before it has begun."""
 
     @property
     def stays_open(self) -> bool:
-        """Whether the client may send another request once the answer is whole."""
+        """Tell whether the client may send another request once the answer is whole."""
         unread = self._request.body is not None and not self._request.body.ended
         unframed = isinstance(self._body, Endless) and not self._wraps
         return self._request.stays_open and not (unread or unframed or self.is_last)
@@ -88,7 +88,7 @@ class Passing:
         return write_head(f"HTTP/1.1 {head.status} {head.reason}", fields)
 
     def finish(self, *, whole: bool, lost: bytes = b"") -> None:
-        """The worker says nothing more.
+        """End the answer, as the worker sends nothing more.
 
         A stream that was cut between two events ends with the message `lost` as its last: the
         client learns at once what became of its call.
@@ -119,7 +119,7 @@ class ResultReader:
     def __init__(self, notice: str) -> None:
         self._notice = notice
         self.names: list[str] = []
-        """What it says lives in the worker that answered."""
+        """Names, out of the result, of what lives in the worker that answered."""
 
     def __call__(self, message: dict[str, Any]) -> None:
         result = message.get("result")
@@ -135,7 +135,7 @@ class ResultReader:
 
 
 def _names(found: dict[str, Any]) -> list[str]:
-    """Sessions and targets in an answer, and those that it lists."""
+    """Return the sessions and targets that an answer names, and those that it lists."""
     values = [found.get("sessionId"), found.get("targetId")]
     for listed, name in (("tabs", "targetId"), ("targets", "id")):
         entries = found.get(listed)
@@ -206,7 +206,7 @@ class Tapped(Passing):
         self._client.write(chunk(events) if framed else events)
 
     def read(self, *, whole: bool) -> list[str]:
-        """Read the response, if it came whole; what it names. A stream's was read on its way."""
+        """Read the response, if whole; return what it names. A stream's was read on its way."""
         if self._is_json and whole:
             self._held = bytes(self._content)
             with suppress(ValueError):

@@ -31,11 +31,11 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back."""
+    """The answer to one question."""
 
     status: int
     session: str
-    """`Mcp-Session-Id`, if it was told."""
+    """`Mcp-Session-Id`, empty if none was sent."""
     body: Any
     """The JSON; of a stream of events the message that answers. None: there was none, or it was
     in words for people, as many servers refuse what they do not know."""
@@ -48,7 +48,7 @@ async def post(
     headers: Mapping[str, str] | None = None,
     within: float = ANSWER_S,
 ) -> HttpAnswer:
-    """A JSON-RPC request, or a notification by its name. Raises NoAnswer."""
+    """Send a JSON-RPC request, or a notification by its name. Raises NoAnswer."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
     if not method.startswith("notifications/"):
         message["id"] = _ID
@@ -56,14 +56,14 @@ async def post(
 
 
 async def get(upstream: Upstream, path: str, within: float = ANSWER_S) -> HttpAnswer:
-    """Raises NoAnswer."""
+    """Get a path. Raises NoAnswer."""
     return await _exchange(upstream, "GET", path, None, None, within)
 
 
 async def delete(
     upstream: Upstream, headers: Mapping[str, str], within: float = ANSWER_S
 ) -> HttpAnswer:
-    """Raises NoAnswer."""
+    """Delete the session that the headers name. Raises NoAnswer."""
     return await _exchange(upstream, "DELETE", upstream.endpoint, headers, None, within)
 
 
@@ -127,7 +127,7 @@ async def _send(upstream: Upstream, method: str, request: bytes) -> tuple[Answer
 
 
 async def _more(reader: asyncio.StreamReader) -> bytes:
-    """Raises EOFError at the end."""
+    """Return the next bytes. Raises EOFError at the end."""
     piece = await reader.read(1 << 16)
     if not piece:
         raise EOFError
@@ -143,7 +143,7 @@ def _is_whole(head: AnswerHead, body: Body, content: bytearray) -> bool:
 
 
 def _answer_in(stream: bytes) -> Any:
-    """The response among the events; notifications may come before it."""
+    """Return the response among the events, None without one; notifications may come before it."""
     content = bytearray(stream)
     while one := take_event(content):
         message = message_of(one)

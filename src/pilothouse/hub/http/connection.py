@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pilothouse.hub.http.replies import Reply
 
 IDLE_S = 120.0
-"""How long a connection may stay open between two requests."""
+"""Seconds that a connection may stay open between two requests."""
 HEAD_S = 30.0
-"""For a whole request head."""
+"""Seconds for a whole request head."""
 BODY_S = 60.0
-"""For the next piece of a body."""
+"""Seconds for the next piece of a body."""
 LINGER_S = 5.0
-"""For the client to read an answer while it still sends, before a close that could cut it off."""
+"""Seconds for a client that still sends to read an answer, before a close could cut it off."""
 TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 MAX_BUFFERED = 256 * 1024
-"""What a client may send ahead while it is being answered."""
+"""Bytes that a client may send ahead while it is being answered."""
 _DRAINED = 4
-"""A body up to this many times the limit is read to its end before it is refused."""
+"""Multiple of the limit up to which a body is read to its end before it is refused."""
 
 
 class Source(Protocol):
-    """Whatever writes to a connection, to be slowed down to the client's pace."""
+    """A writer to a connection, which can be slowed down to the client's pace."""
 
     def pause_reading(self) -> None: ...
 
@@ -48,21 +48,21 @@ class Source(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """Whose connections they are."""
+    """The owner of connections, which serves their requests."""
 
     def opened(self, client: Connection) -> bool:
-        """Whether there is room for it."""
+        """Take a new connection; return whether there is room for it."""
         ...
 
     def closed(self, client: Connection) -> None: ...
 
     async def serve(self, client: Connection) -> bool:
-        """Serve the request that begins to come; whether there may be another."""
+        """Serve the request that begins to come; return whether there may be another."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """A client."""
+    """A client's connection."""
 
     transport: asyncio.Transport
 
@@ -77,11 +77,11 @@ class Connection(asyncio.Protocol):
         self._source: Source | None = None
         self._slow = False
         self.deadline = 0.0
-        """When waiting for the client is given up, on the loop's clock; 0: it is not waited for."""
+        """Time, on the loop's clock, when waiting for the client is given up; 0: nobody waits."""
         self.answered = False
-        """Whether something was sent since the last request's head came."""
+        """True if something was sent since the last request's head came."""
         self.caller = Caller.OTHER
-        """Whose process has connected, as far as its owner has asked."""
+        """User whose process has connected, as far as its owner has asked."""
 
     # From the transport
 
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
             self.deadline = 0.0
 
     async def head(self) -> RequestHead:
-        """The next request's head. BadMessage if it is none."""
+        """Return the next request's head. Raises BadMessage if it is none."""
         buffer, searched = self._buffer, 0
         began = self._loop.time()
         while (end := HEAD_END.search(buffer, searched)) is None:
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         return head
 
     async def pieces(self, head: RequestHead) -> AsyncIterator[bytes]:
-        """A request's body as it was framed, piece by piece. BadMessage where it is malformed."""
+        """Yield a request's body as it was framed, in pieces. Raises BadMessage if malformed."""
         body = head.body
         if body is None:
             return
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             yield piece
 
     async def rest(self) -> AsyncIterator[bytes]:
-        """Everything that comes from here on, as after a change to WebSocket."""
+        """Yield everything that comes from here on, as after a change to WebSocket."""
         while True:
             if not self._buffer:
                 await self._more(math.inf)
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
             yield piece
 
     async def body(self, head: RequestHead, most: int) -> bytes | None:
-        """A request's whole content, or None when it is larger than it may be.
+        """Return a request's whole content, or None when it is larger than it may be.
 
         One that is only somewhat too large is read and thrown away, because a client that is
         still sending when the connection closes sees a reset instead of the answer.
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
     # Writing
 
     def write(self, data: bytes) -> None:
-        """Send it; nothing waits, see `follow`."""
+        """Send data; nothing waits, see `follow`."""
         self.answered = True
         self.transport.write(data)
 
@@ -234,7 +234,7 @@ class Connection(asyncio.Protocol):
             source.pause_reading()
 
     def reply(self, head: RequestHead | None, reply: Reply) -> bool:
-        """Answer; whether the client may send another request after it."""
+        """Answer a request; return whether the client may send another after it."""
         unread = head is None or (head.body is not None and not head.body.ended)
         stays = not unread and head is not None and head.stays_open
         self.transport.write(reply.wire(head.method if head else "GET", stays_open=stays))

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 MAX_HELLO_BYTES = 64 * 1024
 MAX_SUBSCRIPTIONS = 1_000
-"""What is told again to a later worker; a client may have more, of which that one will not know."""
+"""Most subscriptions sent again to a later worker; of a client's others that one will not know."""
 DELETE_S = 2.0
-"""How long a worker may take to hear that its session is over, before it is ended itself."""
+"""Seconds that a worker may take to learn that its session is over, before it is ended itself."""
 
 
 class McpEndpoint:
@@ -61,8 +61,8 @@ class McpEndpoint:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def handle(self, call: Call) -> Reply | bool:
-        """An answer to be given; or, when the worker's was passed on, whether the connection may
-        go on. Raises GatewayFault, BadMessage."""
+        """Return the answer to be given; or, when the worker's was passed on, whether the
+        connection may go on. Raises GatewayFault, BadMessage."""
         if call.asked.era == "2026":
             return await self._modern(call)
         id = call.head.one(SESSION)
@@ -83,7 +83,7 @@ class McpEndpoint:
         return error(405, INVALID_REQUEST, "Method Not Allowed", headers=allowed)
 
     async def _read(self, call: Call) -> Reply | None:
-        """Read the body into the call; why it is not taken, if it is not."""
+        """Read the body into the call; return why it is not taken, if it is not."""
         body = call.body or await call.client.body(call.head, jsonrpc.MAX_BYTES)
         if body is None:
             why = f"request body is larger than {jsonrpc.MAX_BYTES} bytes"
@@ -123,7 +123,7 @@ class McpEndpoint:
         return await self._alone(call, template)
 
     async def _alone(self, call: Call, template: Template) -> Reply | bool:
-        """A request that stands alone, in either era."""
+        """Answer a request that stands alone, in either era."""
         key = await self._key(call, template)
         known = answer_from(template, call.asked.era, call.head, call.message, in_session=False)
         if known is not None and not self._is_stale(template, call, key):
@@ -151,7 +151,7 @@ class McpEndpoint:
         return may_change and self._workers.running(key) is not None
 
     def _too_early(self, call: Call) -> Reply | None:
-        """The answer to a tool call that the rate does not allow."""
+        """Return the answer to a tool call that the rate does not allow, None if it does."""
         if call.method != "tools/call":
             return None
         name = call.message.get("params", {}).get("name")
@@ -213,7 +213,7 @@ class McpEndpoint:
         return await self._forwarder.forward(call, record, template, greets=True)
 
     async def _remember(self, call: Call, record: SessionRecord) -> None:
-        """Keep what a later worker will have to be told."""
+        """Keep what a later worker will have to be sent."""
         params = call.message.get("params", {})
         match call.method:
             case "logging/setLevel" if isinstance(level := params.get("level"), str):
@@ -228,7 +228,7 @@ class McpEndpoint:
         await self._registry.save(record)
 
     async def _note(self, call: Call, record: SessionRecord) -> Reply | bool:
-        """A notification, or the answer to a request of the worker's: it starts nothing."""
+        """Pass on a notification or the answer to the worker's request: it starts nothing."""
         if call.method == "notifications/initialized":
             record.initialized = True
             await self._registry.save(record)
@@ -242,7 +242,7 @@ class McpEndpoint:
         return Reply(202)
 
     async def _listen(self, call: Call, record: SessionRecord) -> Reply | bool:
-        """The client wants to hear what nobody asked for, or the rest of a broken stream."""
+        """Open a client's stream for what nobody asked for, or for the rest of a broken one."""
         if not accepts(call.head)[1]:
             why = "Not Acceptable: Client must accept text/event-stream"
             return error(406, INVALID_REQUEST, why)
@@ -279,7 +279,7 @@ class McpEndpoint:
         task.add_done_callback(self._ending.discard)
 
     async def _give_back(self, record: SessionRecord) -> None:
-        """What was made for a call that came to nothing: nobody can ever ask for it again."""
+        """End what was made for a call that came to nothing: nobody can ever ask for it again."""
         await self._registry.end(record)
         self._forwarder.forget(record.key)
         await self._workers.end(record.key)
@@ -305,7 +305,7 @@ def _new_id() -> str:
 
 
 def _settled(template: Template, call: Call) -> Reply | None:
-    """What needs no worker yet: one that starts later will be told."""
+    """Answer what needs no worker yet, else return None: one that starts later will be told."""
     features = template.capabilities("2025")
     match call.method:
         case "logging/setLevel":

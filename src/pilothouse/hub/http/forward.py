@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SESSION = "mcp-session-id"
 PEER = "x-pilothouse-peer"
-"""By which gateways pass on requests to each other (hub/sessions/peers.py)."""
+"""Header with which gateways pass on requests to each other (hub/sessions/peers.py)."""
 DYING_S = 1.0
-"""How long a worker that nobody can reach may take to be known as dead."""
+"""Seconds that a worker that nobody can reach may take to be known as dead."""
 _NOT_FOR_WORKERS = frozenset(
     {
         "host",
@@ -43,7 +43,7 @@ _NOT_FOR_WORKERS = frozenset(
         PEER,
     }
 )
-"""What the hub judged itself, a caller's secrets among it, and what it writes anew."""
+"""Headers that the hub judged itself, with a caller's secrets, and those that it writes anew."""
 
 
 _NO_TOOLS: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class Call:
         self.body = b""
         self.message: dict[str, Any] = {}
         self.is_passed_on = False
-        """By another gateway, because the session's worker is here."""
+        """True if another gateway passed it on, because the session's worker is here."""
         self.mints = False
         """A worker is started for it that only what its answer names will lead to."""
         self.has_named = False
@@ -70,13 +70,13 @@ class Call:
 
     @property
     def method(self) -> str:
-        """Of the message; empty for the answer to a request of the worker's."""
+        """Method of the message; empty for the answer to a request of the worker's."""
         method: str = self.message.get("method", "")
         return method
 
     @property
     def id(self) -> str | int | None:
-        """Of a request; None for anything that gets no answer."""
+        """Id of a request; None for anything that gets no answer."""
         id: str | int | None = self.message.get("id") if "method" in self.message else None
         return id
 
@@ -98,7 +98,7 @@ class Forwarder:
         self._greetings = greetings
         self._traffic = traffic
         self._unreported: set[Key] = set()
-        """Whose worker was replaced, and who has not been told so yet."""
+        """Keys whose worker was replaced, of which the client has not been told yet."""
 
     def forget(self, key: Key) -> None:
         self._unreported.discard(key)
@@ -140,7 +140,7 @@ class Forwarder:
             self._traffic(call.method, perf_counter() - began, outcome)
 
     async def _is_over(self, record: SessionRecord) -> bool:
-        """Whether the session was ended, which may be why its worker is gone."""
+        """Return whether the session was ended, which may be why its worker is gone."""
         return await self._registry.find(record.id, record.principal) is None
 
     async def _try(
@@ -218,7 +218,7 @@ class Forwarder:
     async def _exchange(
         self, call: Call, upstream: Upstream, record: SessionRecord, session: str, sink: Passing
     ) -> bool:
-        """False when the worker does not know the session."""
+        """Exchange a call for its answer; return False if the worker does not know the session."""
         request = _request(call, upstream, session)
         whole = await self._relay.exchange(upstream, request, call.head.method, sink)
         if sink.refused:

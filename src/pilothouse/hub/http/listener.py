@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from pilothouse.hub.sessions.peers import Peers
 
     type Report = Callable[[str, Exception], None]
-    """Is told of what should never happen."""
+    """Callback for what should never happen."""
 
 SWEEP_S = 1.0
-"""How often clients that keep us waiting are looked for."""
+"""Seconds between two looks for clients that keep us waiting."""
 MAX_CONNECTIONS = 4_000
 
 
 class HttpListener:
-    """Serves connections; `client` makes the protocols for listeners."""
+    """Server of connections; `client` makes the protocols for listeners."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HttpListener:
         self._peers = peers
         self._admit = admit
         self.requests = 0
-        """All that ever came."""
+        """Number of requests that ever came."""
         self._connections: set[Connection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -85,7 +85,7 @@ class HttpListener:
         self._connections.discard(client)
 
     async def serve(self, client: Connection) -> bool:
-        """Serve one request; whether there may be another."""
+        """Serve one request; return whether there may be another."""
         head: RequestHead | None = None
         try:
             head = await client.head()
@@ -128,7 +128,7 @@ class HttpListener:
     async def _serve_peer(
         self, client: Connection, head: RequestHead, peers: Peers
     ) -> Reply | bool:
-        """Another gateway passes on what it has judged, and signs for whom it is."""
+        """Serve what another gateway has judged and passes on, signed with whom it is for."""
         path = _path(head)
         key, body = path_key(path), await client.body(head, jsonrpc.MAX_BYTES)
         principal = peers.judge(head, body) if body is not None else None

@@ -1,4 +1,4 @@
-"""The stream on which a 2025-era client hears what nobody asked for.
+"""The stream on which a 2025-era client receives what nobody asked for.
 
 A client opens it right after `initialize`, when there is no worker yet, and would not open it again
 for a new one. So the hub holds it, and lets in what the session's present worker says.
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pilothouse.hub.ports import Upstream
 
 PING_S = 15.0
-"""How often a silent stream shows that it is alive, for proxies in between."""
+"""Seconds after which a silent stream shows that it is alive, for proxies in between."""
 OPEN_S = 5.0
-"""How long a worker may take to open its end."""
+"""Seconds that a worker may take to open its end."""
 AGAIN_S = 0.05
-"""A worker that has not yet noticed that the former stream ended is asked again after this."""
+"""Seconds before a worker that has not yet noticed the former stream's end is asked again."""
 _TRIES = 10
 
 
@@ -80,25 +80,25 @@ class PushStreams:
         return None
 
     async def join(self, record: SessionRecord, upstream: Upstream, session: str) -> None:
-        """A worker has started for a session: let it speak, if the client listens."""
+        """Join a worker that has started for a session to its stream, if the client listens."""
         stream = self._streams.get(record.id)
         if stream is not None:
             await stream.join(upstream, session, record.version)
 
     def tell(self, message: bytes) -> None:
-        """Send a notification to all whose session has no worker, which would say it itself."""
+        """Send a notification to all whose session has no worker, which would send it itself."""
         for stream in self._streams.values():
             if not stream.is_joined:
                 stream.say(message)
 
     def say(self, record: SessionRecord, message: bytes) -> None:
-        """Tell a client that listens something of the hub's own."""
+        """Send a client that listens a message of the hub's own."""
         stream = self._streams.get(record.id)
         if stream is not None:
             stream.say(message)
 
     def end(self, record: SessionRecord) -> None:
-        """The session is over."""
+        """End the stream of a session that is over."""
         stream = self._streams.get(record.id)
         if stream is not None:
             stream.over.set()
@@ -129,7 +129,7 @@ class _Stream:
 
     @property
     def is_joined(self) -> bool:
-        """Whether a worker speaks on it."""
+        """Tell whether a worker is joined to it."""
         return self._receiving is not None and not self._receiving.done()
 
     def say(self, message: bytes) -> None:
@@ -137,7 +137,7 @@ class _Stream:
         self._write(event(message))
 
     async def stand(self, seen: Callable[[], Awaitable[object]]) -> None:
-        """Until the session is over; a client that leaves cancels this."""
+        """Keep the stream until the session is over; a client that leaves cancels this."""
         while not self.over.is_set():
             try:
                 async with asyncio.timeout(PING_S):
@@ -153,7 +153,7 @@ class _Stream:
         self._client.write(chunk(data) if self._is_chunked else data)
 
     async def join(self, upstream: Upstream, session: str, version: str) -> None:
-        """Returns when the worker's end is open, or when it has none."""
+        """Join a worker; return when its end is open, or when it has none."""
         fields = [
             ("Host", upstream.host_header or "localhost"),
             ("Accept", SSE),
@@ -187,7 +187,7 @@ class _Stream:
 
 
 class _ReceivedStream:
-    """What a worker says: written to the client event by event, as it may end within one."""
+    """Stream of a worker, written to the client event by event, as it may end within one."""
 
     def __init__(self, client: Connection, write: Callable[[bytes], None]) -> None:
         self._client = client

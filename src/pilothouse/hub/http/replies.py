@@ -29,11 +29,11 @@ class Reply(NamedTuple):
     status: int
     body: bytes = b""
     kind: str = ""
-    """Its content type; none without a body."""
+    """Content type; empty without a body."""
     headers: tuple[tuple[str, str], ...] = ()
 
     def wire(self, method: str, *, stays_open: bool) -> bytes:
-        """As it is sent to a request of that method."""
+        """Return the bytes that are sent to a request of that method."""
         kind = [("Content-Type", self.kind)] if self.kind else []
         end = [] if stays_open else [("Connection", "close")]
         length = ("Content-Length", str(len(self.body)))
@@ -56,7 +56,7 @@ def compact(value: object) -> str:
 
 
 def result_text(id: Id, result: str) -> bytes:
-    """A JSON-RPC response around a result that is JSON already."""
+    """Return a JSON-RPC response around a result that is JSON already."""
     return f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"result":{result}}}'.encode()
 
 
@@ -79,7 +79,7 @@ def error(
 
 
 def of_fault(fault: GatewayFault, id: Id = None) -> Reply:
-    """A fault as the client reads it: the agent sees the message, its program the rest."""
+    """Return a fault as the client reads it: the agent sees the message, its program the rest."""
     after = math.ceil(fault.retry_after)
     return error(
         fault.status,

@@ -8,23 +8,23 @@ from typing import Any
 
 SSE = "text/event-stream"
 ENDS = (b"\n\n", b"\r\n\r\n")
-"""What the bytes of a whole event end with."""
+"""Bytes that a whole event ends with."""
 _END = re.compile(rb"\r?\n\r?\n")
 
 
 def event(message: bytes) -> bytes:
-    """A message as one event."""
+    """Return a message as one event."""
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
 
 
 def take_event(content: bytearray) -> bytes:
-    """The first whole event, removed from `content`; nothing if there is none yet."""
+    """Remove the first whole event from `content` and return it; nothing if there is none yet."""
     end = _END.search(content)
     return _take(content, end.end() if end else 0)
 
 
 def take_events(content: bytearray) -> bytes:
-    """All whole events, removed from `content`."""
+    """Remove all whole events from `content` and return them."""
     last = 0
     for end in _END.finditer(content):
         last = end.end()
@@ -38,7 +38,7 @@ def _take(content: bytearray, length: int) -> bytes:
 
 
 def message_of(one: bytes) -> dict[str, Any] | None:
-    """The message that an event carries; None if it carries none."""
+    """Return the message that an event carries, None if it carries none."""
     lines = [line[5:].removeprefix(b" ") for line in one.splitlines() if line.startswith(b"data:")]
     try:
         message = json.loads(b"\n".join(lines))
@@ -48,6 +48,6 @@ def message_of(one: bytes) -> dict[str, Any] | None:
 
 
 def with_message(one: bytes, message: bytes) -> bytes:
-    """The same event with another message."""
+    """Return the same event with another message."""
     others = [line for line in one.splitlines() if line and not line.startswith(b"data:")]
     return b"\r\n".join([*others, b"data: " + message, b"", b""])

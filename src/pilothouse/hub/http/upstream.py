@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 5.0
 REUSED_WITHIN_S = 2.0
-"""Servers close idle connections after five seconds, most of them."""
+"""Idle seconds within which a connection is used again: most servers close one after five."""
 KEPT = 16
 """Idle connections to one upstream."""
 
@@ -37,14 +37,14 @@ class Unreachable(WorkerLost):
 
 
 class Sink(Protocol):
-    """Takes an answer."""
+    """Receiver of an answer."""
 
     def begin(self, link: UpstreamConnection, head: AnswerHead, body: Body, first: bytes) -> None:
-        """The head has come, and with it the `first` bytes of the body as it is framed."""
+        """Begin with the head and the `first` bytes of the body as it is framed."""
         ...
 
     def data(self, data: bytes) -> None:
-        """More of the body, as it is framed."""
+        """Take more of the body, as it is framed."""
         ...
 
 
@@ -167,7 +167,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._done.set_result(whole)
 
     def _fail(self, why: str) -> None:
-        """No answer came, or one that nobody can follow any further."""
+        """End an exchange without an answer, or with one that nobody can follow any further."""
         if self._done is not None and not self._done.done():
             if self._body is None:
                 self._done.set_exception(WorkerLost(why))
@@ -204,7 +204,7 @@ class UpstreamConnections:
     """The connections to one upstream."""
 
     def __init__(self, unused: Callable[[], None]) -> None:
-        """`unused` is called when the last of them has gone."""
+        """Take `unused`, which is called when the last of them has gone."""
         self._unused = unused
         self.idle: list[UpstreamConnection] = []
         self.links = 0
@@ -231,7 +231,7 @@ class UpstreamPool:
         sink: Sink,
         more: AsyncIterator[bytes] | None = None,
     ) -> bool:
-        """As `UpstreamConnection.exchange`, on a connection that is kept or made.
+        """Exchange as `UpstreamConnection.exchange` does, on a connection that is kept or made.
 
         Raises:
             Unreachable: nobody listens there.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UPDATED = "notifications/resources/updated"
 GREETING_S = 10.0
-"""How long a worker that has just started may take for one step of the handshake."""
+"""Seconds that a worker that has just started may take for one step of the handshake."""
 
 
 class Greeting:
@@ -37,7 +37,7 @@ class Greeting:
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.session: str | None = None
-        """The id by which the worker knows the session, once it has said so."""
+        """The id by which the worker knows the session, once it has given one."""
 
 
 class Greetings:
@@ -49,7 +49,7 @@ class Greetings:
         self._current: dict[str, Greeting] = {}
 
     async def greet(self, record: SessionRecord, worker: Worker) -> str:
-        """The id by which the worker knows the session, which is introduced to it if need be.
+        """Return the id by which the worker knows the session, introduced to it if need be.
 
         Raises:
             Unreachable: it does not shake hands; nothing else was sent to it.
@@ -70,19 +70,19 @@ class Greetings:
             raise
 
     def knows(self, record: SessionRecord, worker: Worker) -> bool:
-        """Whether the session was introduced to this worker, or is just being so."""
+        """Return whether the session was introduced to this worker, or is just being so."""
         greeting = self._current.get(record.id)
         return greeting is not None and greeting.worker is worker
 
     def present(self, record: SessionRecord) -> tuple[Upstream, str] | None:
-        """Where the session's worker listens, and the id by which it knows the session."""
+        """Return where the session's worker listens, and the id by which it knows the session."""
         greeting = self._current.get(record.id)
         if greeting is None or greeting.session is None:
             return None
         return greeting.worker.address, greeting.session
 
     def forget(self, record: SessionRecord, greeting: Greeting | None = None) -> None:
-        """The worker does not know the session, or the session is over."""
+        """Drop a handshake: the worker does not know the session, or the session is over."""
         if greeting is None or self._current.get(record.id) is greeting:
             self._current.pop(record.id, None)
 
@@ -102,7 +102,7 @@ class Greetings:
         record.worker_sid = session
         await self._registry.save(record)
         if had_another:
-            # What was there before is lost, and what there is now was never told.
+            # What was there before is lost, and what there is now was never sent.
             for uri in list(record.subscriptions):
                 self._push_streams.say(record, _updated(uri))
         return session
@@ -132,6 +132,6 @@ def _updated(uri: str) -> bytes:
 
 
 def _noticed(shaking: asyncio.Task[str]) -> None:
-    """Whoever waited for it may have left: then nobody asks how it went."""
+    """Have asyncio know that a failure was seen: whoever waited for it may have left."""
     if not shaking.cancelled():
         shaking.exception()

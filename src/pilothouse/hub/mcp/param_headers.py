@@ -31,12 +31,12 @@ class Repeated(NamedTuple):
     path: tuple[str, ...]
     """Names, from the outermost object on."""
     header: str
-    """In lower case."""
+    """Name of the header, in lower case."""
     type: str
 
 
 def repeated_by_tool(tools: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Repeated, ...]]:
-    """Of the tools in a list, those that have such arguments."""
+    """Return such arguments by tool, for those tools in a list that have any."""
     found = {str(tool.get("name")): tuple(_repeated(tool.get("inputSchema"))) for tool in tools}
     return {name: repeated for name, repeated in found.items() if repeated}
 
@@ -54,7 +54,7 @@ def _repeated(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Repeated]:
 def refuse(
     head: RequestHead, message: dict[str, Any], by_tool: Mapping[str, tuple[Repeated, ...]]
 ) -> Reply | None:
-    """Why a sound request is not taken: its headers say something else than its body."""
+    """Return why a sound request is not taken: its headers say something else than its body."""
     params = message.get("params", {})
     if message.get("method") != "tools/call" or not isinstance(params.get("name"), str):
         return None
@@ -70,7 +70,7 @@ def refuse(
 def repeating(
     message: dict[str, Any], by_tool: Mapping[str, tuple[Repeated, ...]]
 ) -> dict[str, str]:
-    """The headers with which a sound tool call is taken."""
+    """Return the headers with which a sound tool call is taken."""
     params = message.get("params", {})
     name, arguments = params.get("name"), params.get("arguments", {})
     values = {

@@ -38,7 +38,7 @@ def unsupported(requested: str, supported: Sequence[str], id: Id = None) -> Repl
 def refuse(
     head: RequestHead, message: dict[str, Any], supported: Sequence[str], fallback: Sequence[str]
 ) -> Reply | None:
-    """Why this message is not taken; None: it may pass.
+    """Return why this message is not taken, None if it may pass.
 
     Args:
         head: Of the POST that carries it.
@@ -90,7 +90,7 @@ def _mismatch(head: RequestHead, message: dict[str, Any], version: object) -> st
 
 
 def encoded(value: str) -> str:
-    """A value as it stands in a header; what could not stand in one is wrapped in base64."""
+    """Return a value as it stands in a header; what could not is wrapped in base64."""
     is_plain = value.isascii() and value.isprintable() and value == value.strip()
     if is_plain and not _ENCODED.fullmatch(value):
         return value
@@ -98,7 +98,7 @@ def encoded(value: str) -> str:
 
 
 def decoded(value: str | None) -> str | None:
-    """A header's value; one that could not stand in a header is wrapped in base64."""
+    """Return a header's value, unwrapped where base64 stands for it; None if that is malformed."""
     wrapped = _ENCODED.fullmatch(value or "")
     if wrapped is None:
         return value

@@ -21,21 +21,21 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The revisions that begin with `initialize`, oldest first."""
 _PATH_KEY = re.compile(r"/mcp/([A-Za-z0-9._~-]{1,128})")
 _MOST_URIS = 50
-"""Of a subscription, in which a name is looked for."""
+"""Number of URIs of a subscription in which a name is looked for."""
 _URI_PART = re.compile(r"[^/?#:]+")
 
 
 class RoutingFacts(NamedTuple):
-    """What a request says about whom it belongs to."""
+    """The facts in a request about whom it belongs to."""
 
     era: Era
     path_key: str = ""
-    """Of `/mcp/{key}`."""
+    """Key in `/mcp/{key}`."""
     principal: str = ""
 
 
 def path_key(path: str) -> str | None:
-    """The key of an MCP path, empty for those without one; None: it is no MCP path."""
+    """Return the key of an MCP path, empty for those without one; None: it is no MCP path."""
     if path in MCP_PATHS:
         return ""
     found = _PATH_KEY.fullmatch(path)
@@ -43,13 +43,13 @@ def path_key(path: str) -> str | None:
 
 
 def era_of(version: str | None) -> Era:
-    """By the version header alone. What is no known handshake version is refused as modern, in
-    words that a client of any age understands."""
+    """Return the era by the version header alone. What is no known handshake version is refused as
+    modern, in words that a client of any age understands."""
     return "2025" if version is None or version in HANDSHAKE_VERSIONS else "2026"
 
 
 def names_in(message: dict[str, Any]) -> Iterator[str]:
-    """What in a message may name something that lives in one worker, the surest first."""
+    """Yield what in a message may name something that lives in one worker, the surest first."""
     params = message.get("params", {})
     match message.get("method"):
         case "tools/call":
@@ -68,13 +68,13 @@ def names_in(message: dict[str, Any]) -> Iterator[str]:
 
 
 def _parts(uri: object) -> Iterator[str]:
-    """`cdp://events/{targetId}` and `e2e://artifact/{sessionId}/{name}` name theirs as a part."""
+    """Yield what may be a name: `cdp://events/{targetId}`, `e2e://artifact/{sessionId}/{name}`."""
     if isinstance(uri, str):
         yield from _URI_PART.findall(uri)[1:8]
 
 
 def calls_one_of(message: dict[str, Any], tools: frozenset[str]) -> bool:
-    """Whether this is a call of one of these tools."""
+    """Return whether this is a call of one of these tools."""
     return message.get("method") == "tools/call" and _name(message) in tools
 
 
@@ -89,7 +89,7 @@ def key_of(
     owner: Key | None = None,
     mint: Callable[[], str] | None = None,
 ) -> Key:
-    """The key of a request.
+    """Return the key of a request.
 
     Args:
         asked: What it says itself.

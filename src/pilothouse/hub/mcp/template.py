@@ -44,12 +44,12 @@ _FEATURES = {"logging/setLevel": "logging", "completion/complete": "completions"
 
 @dataclass(frozen=True)
 class Template:
-    """What every worker of one kind, version and set of flags answers alike."""
+    """The answers that every worker of one kind, version and set of flags gives alike."""
 
     handshake: dict[str, Any]
-    """2025: results by method; of `initialize` without `protocolVersion`. Empty: not spoken."""
+    """Results of 2025 by method; of `initialize` without `protocolVersion`. Empty: not spoken."""
     modern: dict[str, Any]
-    """2026: results by method, `server/discover` among them. Empty: not spoken."""
+    """Results of 2026 by method, `server/discover` among them. Empty: not spoken."""
     versions: tuple[str, ...] = HANDSHAKE_VERSIONS
     """The handshake versions that are spoken, oldest first."""
     minting: frozenset[str] = frozenset()
@@ -76,11 +76,11 @@ class Template:
         return texts
 
     def text(self, era: Era, method: str) -> str | None:
-        """A result as JSON."""
+        """Return a result as JSON, None if there is none."""
         return self._texts.get((era, method))
 
     def capabilities(self, era: Era) -> Mapping[str, Any]:
-        """What was declared."""
+        """Return the capabilities that were declared."""
         if era == "2025":
             hello = self.handshake.get("initialize", {})
         else:
@@ -89,12 +89,12 @@ class Template:
         return declared
 
     def may_change(self, era: Era, method: str) -> bool:
-        """Whether a running worker may by now give another list than the template."""
+        """Return whether a running worker may by now give another list than the template."""
         feature = self.capabilities(era).get(method.partition("/")[0])
         return isinstance(feature, dict) and bool(feature.get("listChanged"))
 
     def agreed(self, requested: str) -> str:
-        """The version in which a client that asked for this one is answered."""
+        """Return the version in which a client that asked for this one is answered."""
         return requested if requested in self.versions else self.versions[-1]
 
 
@@ -105,7 +105,7 @@ def builtin_template(
     groups: Collection[str] | None = None,
     with_output_schemas: bool = False,
 ) -> Template:
-    """Of our own server, from what is generated.
+    """Make the template of our own server, from what is generated.
 
     Args:
         manifest: The whole of it.
@@ -155,7 +155,7 @@ def answer_from(
     *,
     in_session: bool = True,
 ) -> Reply | None:
-    """The answer to a request that needs no worker; None: it needs one."""
+    """Return the answer to a request that needs no worker, None if it needs one."""
     method, id = message["method"], message["id"]
     if "cursor" in message.get("params", {}):
         return None
@@ -181,7 +181,7 @@ def _lacking(template: Template, era: Era, method: str, id: Id) -> Reply | None:
 
 
 def initialize(template: Template, head: RequestHead, message: dict[str, Any]) -> Reply:
-    """The answer to an `initialize` that is sound; the session id is the caller's to add."""
+    """Answer an `initialize` that is sound; the session id is the caller's to add."""
     version = template.agreed(message["params"]["protocolVersion"])
     result = {"protocolVersion": version, **template.handshake["initialize"]}
     return shaped(head, "2025", result_text(message["id"], compact(result)))
@@ -190,7 +190,7 @@ def initialize(template: Template, head: RequestHead, message: dict[str, Any]) -
 def refuse_initialize(
     template: Template, head: RequestHead, message: dict[str, Any]
 ) -> Reply | None:
-    """Why an `initialize` opens no session."""
+    """Return why an `initialize` opens no session, None if it opens one."""
     params, id = message.get("params", {}), message["id"]
     wrong = _wrong_hello(params)
     if wrong:
@@ -212,8 +212,8 @@ def _wrong_hello(params: dict[str, Any]) -> str:
 
 
 def shaped(head: RequestHead, era: Era, message: bytes) -> Reply:
-    """A message in the form that the client takes: where it takes both, the one that servers of
-    its era give, JSON in 2026 and a stream of one event before."""
+    """Return a message in the form that the client takes: where it takes both, the one that servers
+    of its era give, JSON in 2026 and a stream of one event before."""
     has_json, has_sse = accepts(head)
     if has_sse and (era == "2025" or not has_json):
         return Reply(200, event(message), SSE)
@@ -223,7 +223,7 @@ def shaped(head: RequestHead, era: Era, message: bytes) -> Reply:
 
 
 def accepts(head: RequestHead) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and whether it takes a stream of events."""
+    """Return whether the client takes JSON, and whether it takes a stream of events."""
     asked = {one.partition(";")[0].strip() for one in head.tokens("accept")}
     return (
         not asked.isdisjoint({JSON, "application/*", "*/*"}),

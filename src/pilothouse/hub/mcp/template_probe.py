@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from pilothouse.hub.ports import Upstream
 
     type Ask = Callable[[str], Awaitable[Any]]
-    """The result of a request of this method; None when there is none."""
+    """Sends a request of this method and returns its result; None when there is none."""
 
 MODERN_VERSION = "2026-07-28"
 START_S = 60.0
-"""How long the first answer may take: the server may have to be started for it, or even fetched,
-as by a cold `npx`. Who waits for it is answered sooner (hub/workers/command.py)."""
+"""Seconds that the first answer may take: the server may have to be started for it, or even
+fetched, as by a cold `npx`. Who waits for it is answered sooner (hub/workers/command.py)."""
 OTHER_ERA_S = 8.0
-"""How long the other era is waited for once one is known: many servers of 2025 say nothing at all
-to what they have never heard of."""
+"""Seconds that the other era is waited for once one is known: many servers of 2025 do not answer at
+all what they do not know."""
 _CLIENT = {"name": "pilothouse", "version": "1"}
 
 
 async def capture(upstream: Upstream) -> Template:
-    """The server's template. Raises NoAnswer when it speaks neither era."""
+    """Return the server's template. Raises NoAnswer when it speaks neither era."""
     # All at once: a server on stdio is started anew for each who shakes hands.
     handshake = asyncio.create_task(_handshake(upstream))
     modern = asyncio.create_task(_modern(upstream))
@@ -51,14 +51,14 @@ async def capture(upstream: Upstream) -> Template:
 
 
 def _why_not(era: asyncio.Task[Any]) -> str:
-    """Why the server is not asked in this era; empty: it is."""
+    """Return why the server is not asked in this era; empty: it is."""
     if not era.done():
         return "no answer"
     return str(era.exception() or "")
 
 
 async def _handshake(upstream: Upstream) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Raises NoAnswer when it does not shake hands."""
+    """Return what 2025 gives, and its versions. Raises NoAnswer if there is no handshake."""
     *older, newest = HANDSHAKE_VERSIONS
     asked = (_is_spoken(upstream, version) for version in older)
     (hello, session), others = await asyncio.gather(
@@ -89,7 +89,7 @@ async def _is_spoken(upstream: Upstream, version: str) -> bool:
 
 
 async def _hello(upstream: Upstream, version: str) -> tuple[dict[str, Any] | None, str]:
-    """What it answers to this version, if it shakes hands, and the session."""
+    """Return what it answers to this version, None without a handshake, and the session."""
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": _CLIENT}
     told = await post(upstream, "initialize", params, within=START_S)
     hello = _result(told.body)
@@ -108,7 +108,7 @@ def _session(session: str) -> dict[str, str]:
 
 
 async def _modern(upstream: Upstream) -> dict[str, Any]:
-    """Raises NoAnswer when it does not tell what it can."""
+    """Return what 2026 gives. Raises NoAnswer when the server does not tell what it can."""
     meta = {"_meta": {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}}
 
     async def ask(method: str) -> Any:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     type Hear = Callable[[str, dict[str, Any]], None]
 
 JOIN_S = 5.0
-"""How long the hub may take to say welcome."""
+"""Seconds that the hub may take to welcome a worker."""
 SHOW = "show."
-"""How what the hub asks for people who look on begins."""
+"""Prefix of what the hub asks for people who look on."""
 PORTS = "house.ports"
-"""What the hub tells a worker to learn, or asks, if it has to know that this was done."""
+"""Name of what the hub tells a worker to learn, or asks, if it has to know that this was done."""
 NEXT_STEP = (
     "begin a new session, whose worker has a hub again; `pilothouse status` tells whether one"
     " runs, and `pilothouse --standalone` needs none"
@@ -34,20 +34,20 @@ NEXT_STEP = (
 
 
 class Mirror(Protocol):
-    """Where a worker keeps what it is told about the other processes of Pilothouse."""
+    """A worker's copy of what it is told about the other processes of Pilothouse."""
 
     def learn(
         self, *, foreign: list[int], listeners: list[int], services: dict[str, str], paired: bool
     ) -> None:
-        """Debugging ports of other sessions, ports on which other processes of ours answer, and
-        the services of the hub: exactly these from now on. `paired`: a Chrome was paired."""
+        """Learn debugging ports of other sessions, ports on which other processes of ours answer,
+        services of the hub: exactly these from now on. `paired`: a Chrome was paired."""
 
 
 class Show(Protocol):
     """Answers what the hub asks for people who look on."""
 
     async def __call__(self, what: str, given: dict[str, Any], /) -> Any:
-        """Raises Fault, and LookupError for what is not known."""
+        """Answer a question. Raises Fault, and LookupError for what is not known."""
 
 
 class ServiceLink:
@@ -120,14 +120,14 @@ class ServiceLink:
         return self._line
 
     def receive(self, do: str, given: dict[str, Any]) -> None:
-        """The hub tells something to whoever listens."""
+        """Pass on what the hub sends to whoever listens."""
         service, _, what = do.partition(".")
         for hear in self._listening.get(service, ()):
             hear(what, given)
 
 
 class _Ears:
-    """What a worker does for its hub: implements `Served`."""
+    """A worker's side towards its hub: implements `Served`."""
 
     def __init__(self, link: ServiceLink, mirror: Mirror) -> None:
         self._link = link

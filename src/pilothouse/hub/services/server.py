@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pilothouse.server.runtime import Runtime
 
 LOOK_S = 0.1
-"""How often it is looked whether the browser of a dead worker is gone, too."""
+"""Seconds between two looks whether the browser of a dead worker is gone, too."""
 COUNT_S = 1.0
-"""How long a worker may take to say what it has counted; a busy one says it the next time."""
+"""Seconds that a worker may take to report its counts; a busy one reports them the next time."""
 LEARN_S = 5.0
-"""How long a worker may take to learn of a port. One that is so busy serves no call meanwhile."""
+"""Seconds that a worker may take to learn of a port. One so busy serves no call meanwhile."""
 
 
 @asynccontextmanager
@@ -59,12 +59,12 @@ async def open_services(runtime: Runtime, path: Path) -> AsyncIterator[Services]
 
 
 class Services:
-    """What all workers share, and who they are."""
+    """The workers of a hub, and what all of them share."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._peers: dict[WorkerPeer, None] = {}
-        """In the order in which they came."""
+        """Workers in the order in which they came."""
         self._releasing: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Services:
             task.cancel()
 
     def __len__(self) -> int:
-        """How many workers have joined."""
+        """Return the number of workers that have joined."""
         return len(self._peers)
 
     def came(self, peer: WorkerPeer) -> None:
@@ -83,7 +83,7 @@ class Services:
         self.listeners_changed()
 
     def ports_for(self, peer: WorkerPeer) -> dict[str, Any]:
-        """What a worker must know of the others."""
+        """Return what a worker must know of the others."""
         runtime = self.runtime
         return {
             "foreign": sorted(runtime.debug_ports.foreign(peer.session)),
@@ -93,12 +93,12 @@ class Services:
         }
 
     def listeners_changed(self) -> None:
-        """Of some worker."""
+        """Learn the listeners of all workers anew, when those of one have changed."""
         self.runtime.listeners.learn(port for peer in self._peers for port in peer.listeners)
         self.announce()
 
     def release_when_closed(self, claims: dict[str, int]) -> None:
-        """A worker has died; its browsers may be there for a moment, and are nobody else's."""
+        """Release a dead worker's browsers once they are gone: they are nobody else's before."""
         task = asyncio.ensure_future(self._release_when_closed(claims))
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)
@@ -116,11 +116,11 @@ class Services:
             peer.tell_ports()
 
     def peers(self) -> dict[str, WorkerPeer]:
-        """Workers by their sessions; of two, while one replaces the other, the newer one."""
+        """Return workers by session; of two, while one replaces the other, the newer one."""
         return {peer.session: peer for peer in self._peers}
 
     async def have_learnt(self) -> None:
-        """The same, and wait until they know it."""
+        """Tell every worker of the others, and wait until they know it."""
         await asyncio.gather(*(peer.learn() for peer in self._peers))
 
     async def have_counted(self) -> None:
@@ -160,7 +160,7 @@ class WorkerPeer:
         self._runtime.metrics.take(told, self._counted)
 
     async def show(self, what: str, **given: Any) -> Any:
-        """What people are to see of it. Raises Fault, LineLost, ServiceBroke."""
+        """Ask for what people are to see of it. Raises Fault, LineLost, ServiceBroke."""
         return await self._line.call(SHOW + what, given)
 
     # What the worker asks
@@ -204,7 +204,7 @@ class WorkerPeer:
         self._services.release_when_closed(self._claims)
 
     async def _served(self, service: str) -> ServedProxy | ServedLink:
-        """The service, opened now if it is not open yet; LookupError for what there is not."""
+        """Return the service, opened now if need be. Raises LookupError for what there is not."""
         if not self.session:
             raise LookupError("a worker says hello first")
         if service == "intercept":
@@ -237,7 +237,7 @@ class WorkerPeer:
     # Debugging ports
 
     async def _claim(self, session_id: str, port: int, shared: bool) -> None:
-        """Answered when every other worker knows that this port is not its own."""
+        """Claim a port; return when every other worker knows that it is not its own."""
         name = f"{self.session}/{session_id}"
         self._claims[name] = 0 if shared else port
         self._runtime.debug_ports.claim(self.session, name, port, shared=shared)
@@ -251,7 +251,7 @@ class WorkerPeer:
 
 
 async def _is_open(port: int) -> bool:
-    """Whether something of this machine answers there."""
+    """Return whether something of this machine answers there."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except (OSError, OverflowError):  # the latter: there is no such port

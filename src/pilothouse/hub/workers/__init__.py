@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 SHOWN_LINES = 10
-"""Of what a worker said last."""
+"""Number of a worker's last lines that are shown."""
 LONGEST_PATH = 100
-"""Of a unix socket, in bytes; systems take 103 to 107."""
+"""Bytes of a unix socket's path; systems take 103 to 107."""
 _SOCKET_OF_CHROMIUM = "/org.chromium.Chromium.123456/SingletonSocket"
 
 
 def can_be_temp(folder: Path) -> bool:
-    """Whether browsers can have it as their folder for temporary files."""
+    """Return whether browsers can have it as their folder for temporary files."""
     return len(bytes(folder)) + len(_SOCKET_OF_CHROMIUM) <= LONGEST_PATH
 
 
 class Use(IntEnum):
-    """Of what use a worker is though the hub sees nobody call."""
+    """The use that a worker is of though the hub sees nobody call."""
 
     NONE = 0
     LATELY = 1
@@ -71,7 +71,7 @@ class Kind(Protocol):
         ...
 
     async def start(self, key: Key, record: SessionRecord, within: float) -> Running:
-        """A worker that answers, within so many seconds. Cancelled, it leaves nothing behind.
+        """Start a worker that answers within so many seconds. Cancelled, leave nothing behind.
 
         Raises:
             StartFailed
@@ -79,7 +79,7 @@ class Kind(Protocol):
         ...
 
     async def template(self) -> Template:
-        """What all its workers answer alike. Raises StartFailed."""
+        """Return what all its workers answer alike. Raises StartFailed."""
         ...
 
     def trouble(self) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 FAILURES = 3
-"""In a row, before nothing is tried for a while."""
+"""Failures in a row before nothing is tried for a while."""
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 30.0
 """A pause is twice as long as the one before, up to this: a fault that goes away is noticed."""
@@ -17,15 +17,15 @@ KEPT = 1_000
 
 
 class Breaker:
-    """One for many things, each known by a name of its own."""
+    """A breaker for many things, each known by a name of its own."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failed: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
-        """How often in a row, and until when nothing is tried."""
+        """Number of failures in a row, and the time until which nothing is tried."""
 
     def wait(self, name: Hashable) -> float:
-        """Seconds until it may be tried again; 0: now."""
+        """Return the seconds until it may be tried again, 0 if it may be now."""
         _, until = self._failed.get(name, (0, 0.0))
         return max(0.0, until - self._clock())
 

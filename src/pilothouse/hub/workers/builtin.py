@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Process, Spawn
 
 WARM_S = 60.0
-"""How long the parent may take: the first one on a machine compiles what it imports."""
+"""Seconds that the parent may take: the first one on a machine compiles what it imports."""
 LEAVE_S = 5.0
-"""How long workers may take to close their browsers when the hub ends."""
+"""Seconds that workers may take to close their browsers when the hub ends."""
 USE_PATH = "/use"
 USE_S = 5.0
 MOST_UNANSWERED = 3
-"""In a row, before a worker that does not say whether it is in use is taken for hung."""
+"""Times in a row that a worker may not say whether it is in use before it is taken for hung."""
 LINES = ".lines"
-"""Added to the path of a worker's socket: the one on which it speaks with a relay."""
+"""Suffix to the path of a worker's socket: the one on which it speaks with a relay."""
 SERVICES = "services"
 """The socket, beside those of the workers, at which the hub has what all of them share."""
 TEMP = ".tmp"
-"""Added to it as well: the folder for what the worker's browsers keep while they run."""
+"""Suffix to it as well: the folder for what the worker's browsers keep while they run."""
 _CLEAR_S = (0.0, 0.2, 1.0, 5.0)
-"""When it is tried to remove that folder: a browser that is being killed may still write there."""
+"""Seconds before each try to remove that folder: a browser being killed may still write there."""
 _LINE_LIMIT = 1 << 20
 _PARENT = "parent"
 LONGEST_WHY = 200
@@ -62,11 +62,11 @@ class ForkedWorker:
         self._clearing: asyncio.Task[None] | None = None
         self._tell = tell
         self._unanswered = 0
-        """How often in a row it did not say whether it is in use."""
+        """Number of times in a row that it did not say whether it is in use."""
 
     def make_temp(self) -> str:
-        """A folder of its own, which ends with it however it ends; '' where its path would be too
-        long for what Chromium puts in it."""
+        """Make a folder that ends with the worker however it ends; return its path, '' where it
+        would be too long for what Chromium puts in it."""
         if not can_be_temp(self._temp):
             return ""
         self._temp.mkdir(0o700)
@@ -107,7 +107,7 @@ class ForkedWorker:
 
 
 async def _clear(folder: Path) -> None:
-    """What cannot be removed after a while goes with the hub."""
+    """Remove a folder; what cannot be removed after a while goes with the hub."""
     for wait in _CLEAR_S:
         await asyncio.sleep(wait)
         if await asyncio.to_thread(_removed, folder):
@@ -132,7 +132,7 @@ class ZygoteClient:
         self._report = report
         self.workers: dict[str, ForkedWorker] = {}
         self.warm = asyncio.Event()
-        """It may be asked, or is gone already."""
+        """Set when the zygote may be asked, or is gone already."""
         self.gone = asyncio.Event()
         self._reader, self._writer = link
         self._listening = asyncio.create_task(self._listen())
@@ -142,9 +142,9 @@ class ZygoteClient:
             self._writer.write(json.dumps(word).encode() + b"\n")
 
     async def _listen(self) -> None:
-        """Until it ends; what was forked from it ends with it."""
+        """Listen until it ends; what was forked from it ends with it."""
         try:
-            # What no parent of ours says ends it: whoever says that knows no workers either.
+            # A word that no parent of ours sends ends it: its sender knows no workers either.
             with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
                 while line := await self._reader.readline():
                     self._receive(json.loads(line))
@@ -197,8 +197,8 @@ class Builtin:
         settings: Mapping[str, Any],
         template: Callable[[], Template],
     ) -> None:
-        """`argv` starts a parent; the path of the hub's socket is added to it. `folder` is for
-        sockets and nobody else's; `settings` are the hub's own, as JSON holds them."""
+        """Take `argv`, which starts a parent once the path of the hub's socket is added; `folder`,
+        for sockets and nobody else's; and the hub's own `settings`, as JSON holds them."""
         if len(bytes(folder)) + 20 > LONGEST_PATH:
             raise ValueError(f"{folder} is too long a path for the sockets of workers")
         self._argv = argv
@@ -210,7 +210,7 @@ class Builtin:
         self._settings = settings
         self._template = template
         self.report: Callable[..., None] = lambda event, **details: None
-        """Is told what happens."""
+        """Callback for what happens."""
         self._parent: ZygoteClient | None = None
         self._processes: list[Process] = []
         """Parents that may still run."""
@@ -333,7 +333,7 @@ class Builtin:
 
 
 async def _before_its_end[T](process: Process, wanted: asyncio.Future[T]) -> T:
-    """What was waited for. Raises StartFailed when the process ends instead."""
+    """Return what was waited for. Raises StartFailed when the process ends instead."""
     end = asyncio.ensure_future(process.wait())
     first: list[asyncio.Future[Any]] = [end, wanted]
     try:

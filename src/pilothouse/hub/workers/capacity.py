@@ -10,16 +10,16 @@ from pilothouse.hub.model import TooBusy
 
 QUEUE = 10
 QUEUE_S = 30.0
-"""How long a call waits for room."""
+"""Seconds that a call waits for room."""
 RETRY_S = 10.0
-"""When a client should come again that found none."""
+"""Seconds after which a client should come again that found none."""
 NEW_WORKER_BYTES = 32 << 20
-"""What a worker that was not measured yet is taken for."""
+"""Bytes that a worker that was not measured yet is taken for."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """How much may run, and for how long."""
+    """Limits on how much may run, and for how long."""
 
     workers: int = 200
     memory: int = 0
@@ -27,12 +27,12 @@ class WorkerLimits:
     idle_s: float = 600.0
     start_s: float = 8.0
     grace_s: float = 30.0
-    """Between asking an idle worker to end and ending it by force."""
+    """Seconds between asking an idle worker to end and ending it by force."""
     queue_s: float = QUEUE_S
 
 
 class Claimant(Protocol):
-    """Who takes a place."""
+    """A worker, or one to be, that takes a place."""
 
     memory: int
     has_place: bool
@@ -49,7 +49,7 @@ class Capacity:
         self._queue: dict[Claimant, asyncio.Future[None]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of those who wait."""
         return len(self._queue)
 
     @property
@@ -64,7 +64,7 @@ class Capacity:
         self.give()
 
     async def wait(self, claimant: Claimant) -> None:
-        """Until the claimant has the place that it asked for. Raises TooBusy after a while."""
+        """Wait until the claimant has the place it asked for. Raises TooBusy after a while."""
         if claimant.has_place:
             return
         try:
@@ -74,7 +74,7 @@ class Capacity:
             raise self._busy(f"and none got free in {self._limits.queue_s:g} s") from None
 
     def leave(self, claimant: Claimant) -> None:
-        """The claimant wants neither its place nor to wait for one any more."""
+        """Take a claimant's place, which it wants no more, or its turn to wait for one."""
         self._queue.pop(claimant, None)
         self._claimants.discard(claimant)
         claimant.has_place = False
@@ -91,7 +91,7 @@ class Capacity:
                 waiting.set_result(None)
 
     def lacking(self, soon_free: int) -> bool:
-        """Whether somebody else has to leave, beside those who are about to."""
+        """Return whether somebody else has to leave, beside those who are about to."""
         too_heavy = 0 < self._limits.memory < self.memory and not soon_free
         return too_heavy or len(self._queue) > soon_free
 

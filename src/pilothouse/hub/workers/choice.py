@@ -21,12 +21,12 @@ class Choice:
 
     kind: Literal["builtin", "playwright-mcp", "stdio", "http"]
     folder: str = ""
-    """Where npm's package is, if that was said."""
+    """Folder of npm's package, empty if none was given."""
     argv: tuple[str, ...] = ()
 
 
 def parse_choice(text: str) -> Choice:
-    """Raises BadSetting, which says what can be chosen."""
+    """Parse what `--worker` asks for. Raises BadSetting, which says what can be chosen."""
     name, _, rest = text.strip().partition(":")
     match name:
         case "builtin" if not rest:

@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Spawn
 
     type Plan = Callable[[SessionRecord], CommandLaunch]
-    """How a session's command is started."""
+    """Returns how a session's command is started."""
 
 ADDRESS = re.compile(
     r"https?://(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(\d{1,5})(/[^\s\"',]+)?"
 )
-"""How a server says where it listens: host, port, and the path of its endpoint."""
+"""Text by which a server says where it listens: host, port, and the path of its endpoint."""
 PORT_WORD = "{port}"
-"""Stands in a command line for a free port, where a server does not choose one itself."""
+"""Word in a command line for a free port, where a server does not choose one itself."""
 TRY_AGAIN_S = 0.05
 DYING_S = 0.5
-"""How long one that does not answer may take to be known as dead."""
+"""Seconds that one that does not answer may take to be known as dead."""
 TEMPLATE_S = 8.0
-"""For a client to wait for the template, as for any other worker (pool.py). Starting the one that
-is asked for it, and asking, go on for the next client (hub/mcp/template_probe.py); one that ends
-sooner than this is started once more."""
+"""Seconds that a client waits for the template, as for any other worker (pool.py). Starting the one
+that is asked for it, and asking, go on for the next client (hub/mcp/template_probe.py); one that
+ends sooner than this is started once more."""
 _BOTH = ("127.0.0.1", "::1")
-"""What `localhost` may stand for: which of them a server takes is its own choice."""
+"""Addresses that `localhost` may stand for: which of them a server takes is its own choice."""
 _ADDRESSES = {"127.0.0.1": _BOTH[:1], "0.0.0.0": _BOTH[:1], "[::1]": _BOTH[1:]}
 _NOBODY = Key("local", "template")
 
 
 class ListenAddress(NamedTuple):
-    """Where a server says that it listens."""
+    """Address at which a server says that it listens."""
 
     host: str
     port: int
@@ -61,13 +61,13 @@ class ListenAddress(NamedTuple):
 
 
 class CommandKind(ABC):
-    """What all kinds that start a command have in common."""
+    """Base of all kinds that start a command."""
 
     def __init__(self, spawn: Spawn, plan: Plan) -> None:
         self._spawn = spawn
         self._plan = plan
         self.report: Callable[..., None] = lambda event, **details: None
-        """Is told of a template that could not be had."""
+        """Callback for a template that could not be had."""
         self._capturing: asyncio.Task[Template] | None = None
         self._is_late = False
         """It was reported that the answers are late."""
@@ -88,10 +88,10 @@ class CommandKind(ABC):
 
     @abstractmethod
     async def _start(self, launch: CommandLaunch, within: float) -> Running:
-        """Raises StartFailed."""
+        """Start a worker. Raises StartFailed."""
 
     async def template(self) -> Template:
-        """Captured once, from a worker of its own; asked again when that failed, not too often."""
+        """Capture it once, from a worker of its own; when that failed again, not too often."""
         task = self._begin_to_capture()
         await asyncio.wait([task], timeout=TEMPLATE_S)
         if not task.done():
@@ -196,7 +196,7 @@ class StdioCommand(CommandKind):
     """A server that speaks on its standard input and output."""
 
     def __init__(self, spawn: Spawn, plan: Plan, sockets: Path) -> None:
-        """`sockets` is a folder that is nobody else's."""
+        """Take `sockets`, a folder that is nobody else's."""
         super().__init__(spawn, plan)
         self._sockets = sockets
         self._numbers = count(1)
@@ -213,7 +213,7 @@ def _retrieve(task: asyncio.Task[Template]) -> None:
 
 
 async def _reach(told: asyncio.Future[ListenAddress]) -> Upstream:
-    """Where it listens, once it does: some say so a moment too early."""
+    """Return where it listens, once it does: some say so a moment too early."""
     place = await told
     name = f"{place.host}:{place.port}"
     while True:

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Spawn
 
 SHARE_OF_MEMORY = 0.75
-"""What workers may use of the machine unless a limit is set."""
+"""Share of the machine's memory that workers may use unless a limit is set."""
 
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """A folder for sockets, which is removed when the block ends."""
+    """Make a folder for sockets, which is removed when the block ends."""
     # Not in the state folder: the path of a socket may have a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="pilothouse-"))
     try:
@@ -61,7 +61,7 @@ async def open_pool(
     template: Callable[[], Template],
     report: Callable[..., None],
 ) -> AsyncIterator[tuple[Pool, Kind]]:
-    """The pool until the block ends, and its kind, which has the template.
+    """Open the pool for the block, and its kind, which has the template.
 
     Args:
         settings: The hub's own; also those of sessions that bring none.

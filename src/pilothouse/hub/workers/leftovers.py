@@ -27,24 +27,24 @@ COMPACT_AT = 2_000
 
 
 class Processes(Protocol):
-    """What is asked of this machine."""
+    """The processes of this machine, as far as they are asked about."""
 
     def started(self, pid: int) -> str:
-        """The start time of a process that lives; '' if there is none."""
+        """Return the start time of a process that lives; '' if there is none."""
         ...
 
     def boot(self) -> str: ...
 
     def kill(self, pid: int, start: str) -> bool:
-        """End it and all below it, if it is the one that started then; whether it was."""
+        """End it and all below it, if it is the one that started then; return whether it was."""
         ...
 
 
 class Leftovers:
-    """The one of this hub. Closing it is the sign that all went well."""
+    """The journal of this hub. Closing it is the sign that all went well."""
 
     def __init__(self, folder: Path, processes: Processes, run_folder: Path | None = None) -> None:
-        """`run_folder` is removed with what a crash has left in it."""
+        """Begin the journal; `run_folder` is removed with what a crash has left in it."""
         self._processes = processes
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._head = {
@@ -69,7 +69,7 @@ class Leftovers:
             self._append({"gone": pid})
 
     def keeping(self, spawn: Spawn) -> Spawn:
-        """Starts commands in the same way, and writes them down for as long as they live."""
+        """Return a spawn that also writes commands down, for as long as they live."""
 
         async def start(*args: Any, **wishes: Any) -> Process:
             process = await spawn(*args, **wishes)
@@ -86,7 +86,7 @@ class Leftovers:
         self.remove(process.pid)
 
     def close(self) -> None:
-        """Nothing lives any more."""
+        """Remove the journal: nothing lives any more."""
         for waiting in self._waiting:
             waiting.cancel()
         self._path.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ class Leftovers:
 
 
 def sweep(folder: Path, processes: Processes) -> list[int]:
-    """Clear up after hubs of this folder that are no more; the pids that had to be ended."""
+    """Clear up after hubs of this folder that are no more; return the pids that had to be ended."""
     killed: list[int] = []
     for path in folder.glob(f"*{SUFFIX}"):
         rows = list(_rows(path))
@@ -137,7 +137,7 @@ def _left(rows: list[dict[str, Any]]) -> dict[int, str]:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """As far as they can be read: the last line of a crash may be half a line."""
+    """Yield rows as far as they can be read: the last line of a crash may be half a line."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:

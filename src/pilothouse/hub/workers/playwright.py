@@ -31,7 +31,7 @@ HOW_TO_GET_IT = (
 
 
 class PlaywrightMcp(HttpCommand):
-    """Its workers."""
+    """The kind whose workers are @playwright/mcp."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class PlaywrightMcp(HttpCommand):
         flags: Sequence[str] = (),
         browser: Callable[[], str] = lambda: "",
     ) -> None:
-        """`run_folder` is for what its workers write. `folder` is where the package is, if it is
-        not npm's; `browser` gives the path of the one to use, or '' for Playwright's own."""
+        """Take `run_folder`, for what workers write; `folder`, where the package is, if not npm's;
+        `browser`, which gives the path of the one to use, or '' for Playwright's own."""
         super().__init__(spawn, self._launch_for, LISTENING)
         # The hub knows whether a session lives. Behind it, heartbeats end those that are silent.
         self._env = {**env, "PLAYWRIGHT_MCP_PING_TIMEOUT_MS": "0"}
@@ -81,7 +81,7 @@ class PlaywrightMcp(HttpCommand):
         return CommandLaunch(argv, cwd, env, lambda: shutil.rmtree(private, ignore_errors=True))
 
     async def _find(self) -> Path:
-        """The script to run: never through npx, which starts a shell that it does not end."""
+        """Find the script to run: never through npx, which starts a shell that it does not end."""
         if self._folder:
             given = Path(self._folder)
             places = [given, given / PACKAGE, given / "node_modules" / PACKAGE]

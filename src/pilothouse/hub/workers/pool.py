@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 TRIES = 2
 RETRY_S = 1.0
 LOOK_S = 1.0
-"""How often idle workers are looked for."""
+"""Seconds between two looks for idle workers."""
 WEIGH_S = 10.0
-"""How often memory is measured."""
+"""Seconds between two measurements of memory."""
 EVICT_GRACE_S = 5.0
-"""For a worker that makes room for another: somebody waits."""
+"""Seconds for a worker to end that makes room for another: somebody waits."""
 SETTLED_S = 10.0
-"""One that dies before this has died of its start."""
+"""Seconds after its start before which a worker that dies has died of it."""
 LOST_KEPT = 10_000
 
 
@@ -58,12 +58,12 @@ class PoolEntry:
     started: float = 0.0
     memory: int = NEW_WORKER_BYTES
     is_weighed: bool = False
-    """Its memory was measured, and is not what any new worker is taken for."""
+    """The memory was measured, and is not what any new worker is taken for."""
     has_place: bool = False
     is_fresh: bool = False
     """Nobody was told yet that the state of the one before was lost."""
     is_over: bool = False
-    """Its session has ended."""
+    """The session has ended."""
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +105,7 @@ class Pool:
         on_end: Callable[[int], None] = lambda pid: None,
         report: Callable[..., None] = lambda event, **details: None,
     ) -> None:
-        """`on_start` and `on_end` are told the pid of each worker, `report` what happens."""
+        """Give `on_start` and `on_end` the pid of each worker, `report` what happens."""
         self._kind = kind
         self._limits = limits
         self._clock = clock
@@ -128,7 +128,7 @@ class Pool:
     # What is asked of it
 
     async def get(self, key: Key, record: SessionRecord) -> PoolLease:
-        """The key's worker, started if there is none, and busy from now on.
+        """Return the key's worker, started if there is none, and busy from now on.
 
         Raises:
             WorkerStartFailed: it did not start.
@@ -156,7 +156,7 @@ class Pool:
         return entry.worker if entry is not None else None
 
     async def end(self, key: Key) -> None:
-        """The session is over: its worker ends, and nobody is told of a lost state."""
+        """End the worker of a session that is over; nobody is told of a lost state."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.is_over = True
@@ -164,18 +164,18 @@ class Pool:
         self._lost.pop(key, None)
 
     def drop(self, key: Key) -> None:
-        """What its worker knows is out of date: who asks next gets a new one, and is told."""
+        """End a worker whose state is out of date: who asks next gets a new one, and is told."""
         entry = self._entries.get(key)
         if entry is not None:
             self._retire(entry, EVICT_GRACE_S, "stale")
 
     def entries(self) -> Iterator[PoolEntry]:
-        """All that take room, those on their way out last."""
+        """Yield all that take room, those on their way out last."""
         yield from self._entries.values()
         yield from self._leaving
 
     def age(self, entry: PoolEntry) -> float:
-        """Seconds since it started."""
+        """Return the seconds since it started, 0 if it has not."""
         return self._clock() - entry.started if entry.worker is not None else 0.0
 
     @property
@@ -185,7 +185,7 @@ class Pool:
 
     @property
     def queued(self) -> int:
-        """How many wait for room."""
+        """Number of calls that wait for room."""
         return len(self._room)
 
     async def run(self) -> None:
@@ -217,7 +217,7 @@ class Pool:
         return entry
 
     async def _worker_of(self, entry: PoolEntry) -> Running | None:
-        """Once it has started; None if it was given up. Raises GatewayFault."""
+        """Return the worker once it has started, None if it was given up. Raises GatewayFault."""
         if entry.worker is not None:
             return entry.worker
         task = entry.starting
@@ -249,7 +249,7 @@ class Pool:
         return worker
 
     async def _try(self, entry: PoolEntry, record: SessionRecord) -> Running:
-        """Raises WorkerStartFailed after the last try."""
+        """Start a worker. Raises WorkerStartFailed after the last try."""
         for left in reversed(range(TRIES)):
             try:
                 await self._kind.prepare()
@@ -266,7 +266,7 @@ class Pool:
         raise AssertionError("unreachable")
 
     def _check(self, entry: PoolEntry, record: SessionRecord) -> None:
-        """Raises WorkerStartFailed when it failed too often lately."""
+        """Check for a pause. Raises WorkerStartFailed when starts failed too often lately."""
         names = {_order(record): "did not start", entry.key: "died soon after its start"}
         for name, what in names.items():
             if wait := self._breaker.wait(name):
@@ -298,7 +298,7 @@ class Pool:
         self._room.leave(entry)
 
     def _retire(self, entry: PoolEntry, grace: float, why: Why) -> None:
-        """From now on the key has no worker; who asks for one gets a new one."""
+        """Take the worker from its key; who asks for one from now on gets a new one."""
         if not entry.has_place:
             self._give_up(entry)
             return
@@ -308,7 +308,7 @@ class Pool:
         self._leaving[entry] = asyncio.create_task(self._leave(entry, grace, why))
 
     def _give_up(self, entry: PoolEntry) -> None:
-        """It has not begun to start."""
+        """Drop an entry that has not begun to start."""
         del self._entries[entry.key]
         assert entry.starting is not None
         entry.starting.cancel()
@@ -389,11 +389,11 @@ class Pool:
 
 
 def _take_failure(task: asyncio.Task[Running]) -> None:
-    """A start that failed after everybody had left is nobody's error."""
+    """Have asyncio know that a failure was seen: when everybody has left it is nobody's error."""
     if not task.cancelled():
         task.exception()
 
 
 def _order(record: SessionRecord) -> tuple[str, str]:
-    """What is started: it fails for everybody who wants the same."""
+    """Return what is started: it fails for everybody who wants the same."""
     return record.cwd, json.dumps(record.settings, sort_keys=True)

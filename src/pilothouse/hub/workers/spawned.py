@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import OutputReader, Process, Spawn
 
     type Keep = Callable[[SpawnedWorker], None]
-    """Told of each process as soon as it runs, to see to its end."""
+    """Callback that gets each process as soon as it runs, to see to its end."""
 
 LONGEST_LINE = 64 << 10
-"""Of a longer one the end is kept."""
+"""Bytes of a line; of a longer one the end is kept."""
 KEPT_LINES = 40
 
 
@@ -33,11 +33,11 @@ class CommandLaunch:
     cwd: Path
     env: Mapping[str, str]
     clean_up: Callable[[], None] = field(default=lambda: None)
-    """When it and everything below it has gone."""
+    """Callback for when it and everything below it has gone."""
 
 
 class CommandOutput:
-    """What a command says: every line is offered to whoever listens, the last ones are kept."""
+    """Output of a command: every line is offered to whoever listens, the last ones are kept."""
 
     def __init__(self, listen: Callable[[str], None] = lambda line: None) -> None:
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
@@ -53,7 +53,7 @@ class CommandOutput:
             self._listen(text)
 
     async def drain(self, reader: OutputReader | None) -> None:
-        """To the end: a command whose pipe is full stands still."""
+        """Read to the end: a command whose pipe is full stands still."""
         rest = b""
         while reader is not None and (piece := await reader.read(1 << 16)):
             *lines, rest = (rest + piece).split(b"\n")
@@ -138,7 +138,7 @@ class SpawnedWorker:
                 self.died.set_result(None)
 
     async def started[T](self, wanted: asyncio.Future[T], what: str, within: float) -> T:
-        """What the start waits for. The worker is ended unless that comes.
+        """Return what the start waits for. The worker is ended unless that comes.
 
         Raises:
             StartFailed: it ended, or did not do `what` in time.

@@ -69,9 +69,9 @@ _HELLOS: tuple[tuple[str, dict[str, Any]], ...] = (
 _RUNNING = ("observing", "crashed", "disconnected")
 """States of an observation that goes on, or will when its tab or browser is back."""
 COUNT_S = 0.5
-"""How long after a call the hub is told what was counted; calls meanwhile are told with it."""
+"""Seconds after a call until its counts are sent to the hub, with those of calls meanwhile."""
 LAST_S = 2
-"""A worker whose parent has died is gone after this, whatever it does."""
+"""Seconds after which a worker whose parent has died is gone, whatever it does."""
 
 
 def serve(order: zygote.WorkerOrder, listener: socket.socket, link: zygote.ZygoteLink) -> int:
@@ -136,7 +136,7 @@ async def _answering(
 async def _runtime(
     settings: Settings, redactor: Redactor, log: Log, order: zygote.WorkerOrder | None
 ) -> AsyncIterator[Runtime]:
-    """A worker's runtime has the hub's services; that of a rehearsal, without an order, its own."""
+    """Open a worker's runtime with the hub's services; a rehearsal, without order, has its own."""
     if order is None:
         async with open_runtime(GROUP_SPECS, settings, redactor, log) as runtime:
             yield runtime
@@ -172,14 +172,14 @@ def _tell_calls(hub: ServiceLink, runtime: Runtime) -> None:
 
 
 async def _tell_counts(hub: ServiceLink, runtime: Runtime) -> None:
-    """What was counted since the hub asked last, before nobody can be asked any more."""
+    """Report what was counted since the hub asked last, before nobody can be asked any more."""
     with suppress(HubLost, TimeoutError):
         async with asyncio.timeout(LAST_S):
             await hub.call("house.counted", told=runtime.metrics.tally())
 
 
 async def _join(hub: ServiceLink, path: str, runtime: Runtime) -> None:
-    """A worker that cannot join serves all the same: its tools say what is missing."""
+    """Join the hub; a worker that cannot serves all the same: its tools say what is missing."""
     try:
         await hub.join(path, runtime)
     except OSError as error:
@@ -190,7 +190,7 @@ async def _join(hub: ServiceLink, path: str, runtime: Runtime) -> None:
 
 
 def _with_use(app: ASGIApp, runtime: Runtime) -> ASGIApp:
-    """The hub asks before it ends a worker that nobody calls."""
+    """Answer the hub, which asks before it ends a worker that nobody calls."""
     from pilothouse.server.transports.edge import respond
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -248,7 +248,7 @@ async def _rehearse(folder: Path) -> None:
 
 
 async def _talk(socket_path: Path) -> None:
-    """One conversation in each era, as a hub would have it with a worker."""
+    """Hold one conversation in each era, as a hub would have it with a worker."""
     worker = Upstream("localhost", path=str(socket_path))
     told = await post(worker, *_HELLOS[0])
     session = {"Mcp-Session-Id": told.session, "MCP-Protocol-Version": "2025-11-25"}
@@ -263,7 +263,7 @@ async def _talk(socket_path: Path) -> None:
 
 
 async def _talk_in_lines(socket_path: Path, hello: tuple[str, dict[str, Any]]) -> None:
-    """A conversation as a relay would have it with a worker."""
+    """Hold a conversation as a relay would have it with a worker."""
     reader, writer = await asyncio.open_unix_connection(socket_path)
     about = {"_meta": _ABOUT} if "_meta" in hello[1] else {}
     words = [hello, *((method, {**params, **about}) for method, params, _ in _WORDS)]

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     type Serve = Callable[[WorkerOrder, socket.socket, ZygoteLink], int]
-    """Serves on the listener until a signal or until the link breaks; the exit code."""
+    """Serves on the listener until a signal or until the link breaks; returns the exit code."""
 
 LONGEST = 4 << 20
-"""Of a line, in bytes."""
+"""Bytes of a line at most."""
 _LINE = 1 << 16
 _REPORTED = 4_000
-"""Characters of a failure that the hub hears of; the log has all of it."""
+"""Characters of a failure that the hub gets; the log has all of it."""
 _PR_SET_PDEATHSIG = 1
 _READY, _FAILED = b"+", b"-"
 
@@ -66,7 +66,7 @@ class WorkerOrder:
 
 
 class ZygoteProtocolError(ValueError):
-    """What came on the control socket is not of its protocol."""
+    """Breach of the control socket's protocol."""
 
 
 _TEXTS = ("fork", "socket", "cwd", "session", "services", "temp")
@@ -101,7 +101,7 @@ class ZygoteLink:
         self._end = end
 
     def fileno(self) -> int:
-        """Becomes readable when the parent has died."""
+        """Return the descriptor, which becomes readable when the parent has died."""
         return self._end.fileno()
 
     def ready(self) -> None:
@@ -137,7 +137,7 @@ class Zygote:
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Until the hub lets go and the last worker has ended."""
+        """Serve until the hub lets go and the last worker has ended."""
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wake, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
@@ -235,7 +235,7 @@ class Zygote:
     def _become_worker(
         self, order: WorkerOrder, listener: socket.socket, end: socket.socket, parent: int
     ) -> NoReturn:
-        """In the fork: what belongs to the parent is let go of, and the worker never returns."""
+        """Be the worker, in the fork: let go of what belongs to the parent, and never return."""
         code = 1
         link = ZygoteLink(end)
         try:
@@ -263,7 +263,7 @@ class Zygote:
             os._exit(code)
 
     def _receive(self, worker: _Worker) -> None:
-        """A worker says one word when it serves or has failed; then its end closes."""
+        """Receive a worker's one word, when it serves or has failed; then its end closes."""
         try:
             said = worker.link.recv(_LINE)
         except BlockingIOError:
@@ -289,7 +289,7 @@ class Zygote:
             worker = self._workers.pop(pid, None)
             if worker is None:
                 continue
-            self._receive(worker)  # its last word may not have been heard yet
+            self._receive(worker)  # its last word may not have been read yet
             self._forget_link(worker)
             self._tell(ended=worker.name, code=os.waitstatus_to_exitcode(status))
 
@@ -323,7 +323,7 @@ def run(control: str, warm_up: Callable[[], None], serve: Serve) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Has the kernel end this process when its parent, of that number, ends; on Linux."""
+    """Have the kernel end this process when its parent, of that number, ends; on Linux."""
     if sys.platform == "linux":
         import ctypes
 
@@ -346,7 +346,7 @@ def _enter(folder: str) -> None:
 
 
 def _send(pid: int, number: int) -> None:
-    """To a worker that was not waited for yet, so that the number is still its own."""
+    """Signal a worker that was not waited for yet, so that the number is still its own."""
     if number != signal.SIGKILL:
         # It ends what it has started, in order: a driver that ended beside it would leave the
         # profiles of its browsers behind.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 64 << 20
 CONGESTED = 1 << 20
 AGAIN_S = 1.0
-"""Until a stream for what the worker says unasked is opened once more."""
+"""Seconds until a stream for what the worker sends unasked is opened once more."""
 SESSION = "mcp-session-id"
 INTERNAL_ERROR = -32603
 NOT_FOUND = 404
@@ -53,7 +53,7 @@ class Bridges:
         self._open: dict[Key, asyncio.Server] = {}
 
     async def path(self, record: SessionRecord) -> str:
-        """Of the socket on which the record's relay can speak with its present worker."""
+        """Return the socket on which the record's relay can speak with its present worker."""
         path = self._path(record)
         if record.key not in self._open:
 
@@ -105,7 +105,7 @@ class Bridge:
         self._push_stream: asyncio.Task[None] | None = None
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Until the relay hangs up or the worker ends: then we hang up, and the relay asks anew."""
+        """Run until the relay hangs up or the worker ends: we hang up, and the relay asks anew."""
         self._worker.died.add_done_callback(lambda _: self._writer.close())
         try:
             with suppress(OSError, ValueError, GatewayFault):
@@ -121,7 +121,7 @@ class Bridge:
                     await delete(self._worker.address, self._session)
 
     async def _settle(self) -> None:
-        """What the relay has asked for is still answered when it has said its last word."""
+        """Wait for the answers to what the relay has asked for before its last word."""
         if self._asking:
             await asyncio.wait(self._asking.values())
 
@@ -167,7 +167,7 @@ class Bridge:
         self.say(error_text(message["id"], INTERNAL_ERROR, incoming.refusal or why))
 
     async def _refusal(self, message: Message) -> bytes | None:
-        """The answer to a request of 2026 for a worker of 2025, which might say nothing to it."""
+        """Refuse a request of 2026 for a worker of 2025, which might not answer it at all."""
         version = about(message).get(VERSION_HEADER)
         if version is None:
             return None
@@ -192,14 +192,14 @@ class Bridge:
         return incoming
 
     async def _about(self, message: Message) -> dict[str, str]:
-        """The headers in which a request of 2026 says once more what its body says."""
+        """Return the headers in which a request of 2026 repeats what its body says."""
         headers = about(message)
         if headers and message["method"] == "tools/call":
             headers |= repeating(message, (await self._templates()).repeated)
         return headers
 
     async def _stand(self) -> None:
-        """Hear what the worker says unasked."""
+        """Receive what the worker sends unasked."""
         with suppress(GatewayFault):
             while True:
                 incoming = Incoming(self)
@@ -222,7 +222,7 @@ class Bridge:
             self._writer.write(line + b"\n")
 
     def wait_for_relay(self, link: UpstreamConnection) -> None:
-        """A relay whose client is slow has the worker wait."""
+        """Have the worker wait for a relay whose client is slow."""
         if self._writer.transport.get_write_buffer_size() > CONGESTED:
             link.pause_reading()
             asyncio.get_running_loop().create_task(self._resume(link))
@@ -237,7 +237,7 @@ class Incoming:
     """An answer of the worker's: each message in it becomes a line."""
 
     def __init__(self, bridge: Bridge, asked: object = None) -> None:
-        """`asked` is the id of the request that it answers."""
+        """Take the bridge, and `asked`, the id of the request that it answers."""
         self._bridge = bridge
         self._asked = asked
         self.refusal = ""
@@ -302,7 +302,7 @@ class Incoming:
 
 
 def about(message: Message) -> dict[str, str]:
-    """Those of them that all requests have."""
+    """Return the headers in which every request of 2026 repeats its body; none for others."""
     params = message.get("params", {})
     version = params.get("_meta", {}).get(VERSION_KEY)
     if not isinstance(version, str) or "method" not in message:

@@ -42,7 +42,7 @@ class Pipe:
         unasked: Hear,
         noise: Callable[[bytes], None],
     ) -> None:
-        """`unasked` gets what belongs to no request, `noise` the lines that are no messages."""
+        """Give `unasked` what belongs to no request, `noise` the lines that are no messages."""
         self._into = into
         self._unasked = unasked
         self._noise = noise
@@ -52,7 +52,7 @@ class Pipe:
     # In
 
     def send(self, message: Message) -> None:
-        """A notification, or an answer to the server."""
+        """Send a notification, or an answer to the server."""
         if message.get("method") == "notifications/cancelled":
             params = message.get("params", {})
             number = self._number_of(params.get("requestId"))
@@ -60,7 +60,7 @@ class Pipe:
         self._write(message)
 
     def ask(self, message: Message, receive: Hear) -> int:
-        """A request. `hear` gets all that belongs to it, its answer last; the number ends it."""
+        """Send a request. `receive` gets all of it, its answer last; the number ends it."""
         number = next(self._numbers)
         meta = message.get("params", {}).get("_meta", {})
         token = meta.get("progressToken")
@@ -73,7 +73,7 @@ class Pipe:
         return number
 
     def forget(self, number: int, *, cancel: bool) -> None:
-        """Whoever asked has left."""
+        """Drop a request of somebody who has left; `cancel` has the server drop it too."""
         if self._asked.pop(number, None) is not None and cancel:
             params = {"requestId": number, "reason": "the client has left"}
             self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
@@ -88,7 +88,7 @@ class Pipe:
     # Out
 
     async def listen(self, out: OutputReader) -> None:
-        """Until the server's output ends."""
+        """Listen until the server's output ends."""
         pieces: list[bytes] = []
         size = 0
         while piece := await out.read(1 << 16):
@@ -133,7 +133,7 @@ class Pipe:
             self._unasked(message)
 
     def end(self, why: str) -> None:
-        """The server has gone: whoever still waits is told."""
+        """Answer whoever still waits, as the server has gone."""
         waiting, self._asked = self._asked, {}
         for asked in waiting.values():
             error = {"code": INTERNAL_ERROR, "message": why}

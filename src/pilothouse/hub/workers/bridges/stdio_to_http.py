@@ -58,7 +58,7 @@ STATUSES = {
     METHOD_NOT_FOUND: 404,
 }
 KEPT = 256
-"""Messages that nobody was there to hear, kept for the next who listens."""
+"""Number of messages kept for the next who listens, while nobody does."""
 
 
 class EventAnswer:
@@ -83,14 +83,14 @@ class EventAnswer:
         self._client.write(chunk(data) if self._chunked else data)
 
     def end(self) -> bool:
-        """Whether the client may ask again on its connection."""
+        """End the answer; return whether the client may ask again on its connection."""
         if self._chunked:
             self._client.write(LAST_CHUNK)
         return self._chunked
 
 
 def status_of(answer: Message) -> int:
-    """Of an answer of the 2026 era, where errors of the protocol are told by it as well."""
+    """Return the status of an answer of the 2026 era, where it tells errors of the protocol too."""
     error = answer.get("error")
     code: Any = error.get("code") if isinstance(error, dict) else None
     return STATUSES.get(code, 200)
@@ -121,7 +121,7 @@ class Talk:
         self.pipe.end(f"the server has ended; it said: {self.worker.last_words}")
 
     def _unasked(self, message: Message) -> None:
-        """To who stands by for it, else along with an answer, else it is kept."""
+        """Send it on the push stream, else along with an answer, else keep it."""
         stream = self.push_stream or (self._answering[-1] if self._answering else None)
         if stream is None:
             self._kept.append(message)
@@ -135,7 +135,7 @@ class Talk:
     async def answer(
         self, message: Message, stream: EventAnswer, *, leaving_cancels: bool
     ) -> Message | None:
-        """The answer; None if it went out as the last event of the stream."""
+        """Return the answer, None if it went out as the last event of the stream."""
         done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
         def receive(said: Message) -> None:
@@ -169,7 +169,7 @@ class BridgedWorker(SpawnedWorker):
 
     @classmethod
     async def open_at(cls, path: Path, spawn: Spawn, launch: CommandLaunch, keep: Keep) -> Self:
-        """Raises StartFailed."""
+        """Start the command, and listen at the path for it. Raises StartFailed."""
         said = CommandOutput()
         worker = await cls.open(spawn, launch, said, keep, stdio=True)
         worker.address = Upstream("localhost", path=str(path))
@@ -215,10 +215,10 @@ class BridgedWorker(SpawnedWorker):
         return not self.died.done()
 
     def closed(self, client: Connection) -> None:
-        """Its request, if any, is cancelled."""
+        """Do nothing: its request, if any, is cancelled."""
 
     async def serve(self, client: Connection) -> bool:
-        """One request; whether there may be another."""
+        """Serve one request; return whether there may be another."""
         head: RequestHead | None = None
         try:
             head = await client.head()
