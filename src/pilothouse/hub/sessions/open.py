@@ -26,11 +26,11 @@ _EVERYWHERE = ("0.0.0.0", "::")
 
 
 class Shared(NamedTuple):
-    """What a hub knows of its sessions, and of the other gateways that know them too."""
+    """The sessions of a hub, and the other gateways that know them too."""
 
     registry: SessionRegistry
     workers: Workers
-    """For the clients of the HTTP listener."""
+    """Workers for the clients of the HTTP listener."""
     peers: Peers | None = None
 
 
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 async def open_registry(
     settings: Settings, workers: PlacedWorkers, url: str, report: Callable[..., None]
 ) -> AsyncIterator[Shared]:
-    """The registry until the block ends.
+    """Open the registry for the block.
 
     Args:
         settings: The hub's own.
@@ -89,7 +89,7 @@ async def open_registry(
 
 
 async def _start(registry: RedisRegistry, address: str) -> None:
-    """Raises BadSetting, which names the fix."""
+    """Start the registry. Raises BadSetting, which names the fix."""
     from pilothouse.hub.model import RegistryAway
     from pilothouse.hub.sessions.redis_wire import RedisAway, RedisRefused
 
@@ -113,7 +113,7 @@ async def _start(registry: RedisRegistry, address: str) -> None:
 
 
 def peer_url(given: str, own: str) -> str:
-    """Where other gateways reach this one: as it was told, or at its own URL. Raises BadSetting."""
+    """Return where other gateways reach this one: as set, or at its own URL. Raises BadSetting."""
     parts = urlsplit(given or own)
     try:
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -23,7 +23,7 @@ class FencedWorkers:
         self._tokens: dict[Key, int] = {}
 
     async def get(self, key: Key, record: SessionRecord) -> Lease:
-        """Raises what `Workers.get` and `Fence.token` do."""
+        """Return a lease under a token that holds. Raises as `Workers.get` and `Fence.token` do."""
         while True:
             token = await self._fence.token(key)
             if self._tokens.get(key, token) != token:
@@ -48,7 +48,7 @@ class FencedWorkers:
         await self._workers.end(key)
 
     def drop(self, key: Key) -> None:
-        """Another gateway serves the key, or did meanwhile."""
+        """Drop the worker of a key that another gateway serves, or did meanwhile."""
         self._tokens.pop(key, None)
         self._workers.drop(key)
 

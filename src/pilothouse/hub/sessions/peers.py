@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 NOT_MINE = 421
 """The status by which a gateway says that a request is not for it."""
 SIGNED_S = 60.0
-"""How long a signature holds: also how far two machines' clocks may be apart."""
+"""Seconds for which a signature holds: also how far two machines' clocks may be apart."""
 AGAIN_S = 0.25
-"""A gateway that does not answer is asked again after this, while it has its lease."""
+"""Seconds before a gateway that does not answer is asked again, while it has its lease."""
 PATIENCE_S = 5.0
-"""How much longer than a lease a call waits for somebody to serve it."""
+"""Seconds beyond those of a lease that a call waits for somebody to serve it."""
 _JUDGED = frozenset(
     {
         "host",
@@ -58,14 +58,14 @@ _JUDGED = frozenset(
 
 
 def sign(gate: GatewayRecord, head: RequestHead, body: bytes, principal: str, now: float) -> str:
-    """The header of a request that is passed on to that gateway."""
+    """Return the header of a request that is passed on to that gateway."""
     claim = json.dumps([int(now), principal]).encode()
     shown = base64.urlsafe_b64encode(claim).decode()
     return f"{shown}.{_signature(gate, head, body, shown)}"
 
 
 def judge(gate: GatewayRecord, head: RequestHead, body: bytes, now: float) -> str | None:
-    """The principal of a request that was passed on to this gateway; None: nobody signed it."""
+    """Return the principal of a request that was passed on to this gateway, None if unsigned."""
     shown, _, signature = (head.one(HEADER) or "").partition(".")
     right = _signature(gate, head, body, shown)
     if not hmac.compare_digest(signature.encode(), right.encode()):
@@ -88,7 +88,7 @@ class Peers:
     """The other gateways of the same registry."""
 
     def __init__(self, lease: RedisLease, clock: Callable[[], float]) -> None:
-        """`clock` is the wall's, which machines have in common."""
+        """Take the lease, and the wall's `clock`, which machines have in common."""
         self._lease = lease
         self._clock = clock
         self._relay = UpstreamPool()
@@ -131,7 +131,7 @@ class Peers:
             await asyncio.sleep(AGAIN_S)
 
     async def _pass_on(self, call: Call, gate: GatewayRecord) -> bool | None:
-        """Whether the client's connection may go on; None: the other one does not want it.
+        """Pass on a call; return whether its connection may go on, None if it was refused.
 
         Raises:
             Unreachable: nobody listens there.
@@ -156,7 +156,7 @@ class Peers:
         return sink.may_go_on
 
     async def _watch(self, exchange: asyncio.Task[bool], gate: GatewayRecord) -> bool:
-        """Whether the answer came whole. A gateway that is stopped keeps its connections, so that
+        """Return whether the answer came whole. A gateway that is stopped keeps its connections, so
         its end shows in the registry alone."""
         while True:
             done, _ = await asyncio.wait([exchange], timeout=self._lease.seconds / 3)

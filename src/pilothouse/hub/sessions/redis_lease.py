@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 PREFIX = "pilothouse:"
 GATE = f"{PREFIX}gate:"
 RETRY_S = 2.0
-"""When a client should come again while Redis is away."""
+"""Seconds after which a client should come again while Redis is away."""
 _MARK = f"{PREFIX}mark"
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady() -> float:
-    """Seconds on a clock that also runs while this process is stopped or the machine sleeps."""
+    """Return seconds of a clock that also runs while we are stopped or the machine sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -36,34 +36,34 @@ def milliseconds(seconds: float) -> int:
 
 
 class RedisLease:
-    """Tells the other gateways that this one is there."""
+    """The lease by which the other gateways know that this one is there."""
 
     def __init__(self, wire: RedisWire, url: str, lease_s: float) -> None:
-        """`url` is where other gateways reach this one."""
+        """Take `url`, where other gateways reach this one, and the lease's length."""
         self._wire = wire
         self._url = url
         self.seconds = lease_s
         self.gate = GatewayRecord("", url, "")
         """This gateway as the others know it."""
         self.mark = ""
-        """Of the data in Redis: another one when it was lost."""
+        """Mark of the data in Redis: another one when it was lost."""
         self._tenure = Tenure(lease_s)
         self._beginning = asyncio.Lock()
 
     @property
     def holds(self) -> bool:
-        """Whether nobody else can have taken over what is ours."""
+        """Tell whether nobody else can have taken over what is ours."""
         return self._tenure.holds(steady())
 
     def renewed(self, gate: str, asked: float) -> bool:
-        """Redis has renewed the lease of this id; False: we have another one by now."""
+        """Note that Redis renewed the lease of this id; return False if we have another by now."""
         if gate != self.gate.id:
             return False
         self._tenure.renewed(asked)
         return True
 
     async def begin(self) -> None:
-        """Raises RegistryAway."""
+        """Begin a lease. Raises RegistryAway."""
         gate = GatewayRecord(secrets.token_hex(16), self._url, secrets.token_hex(32))
         asked = steady()
         texts = gate.text(), milliseconds(self.seconds), secrets.token_hex(16)
@@ -73,7 +73,7 @@ class RedisLease:
         self.gate = gate
 
     async def begin_anew(self, lapsed: str, then: Callable[[bool, bool], None]) -> None:
-        """The lease of this id is gone.
+        """Begin another lease, as the one of this id is gone.
 
         Args:
             lapsed: The id.
@@ -92,7 +92,7 @@ class RedisLease:
             then(mark != self.mark, in_time)
 
     async def renew(self, then: Callable[[bool, bool], None]) -> None:
-        """Also when it is gone. Raises RegistryAway."""
+        """Renew the lease, also when it is gone. Raises RegistryAway."""
         asked, gate = steady(), self.gate.id
         if await self.call("PEXPIRE", GATE + gate, milliseconds(self.seconds)) == 1:
             self.renewed(gate, asked)
@@ -100,7 +100,7 @@ class RedisLease:
             await self.begin_anew(gate, then)
 
     async def is_alive(self, gate: GatewayRecord) -> bool:
-        """Whether that gateway still has its lease; while nobody can tell, it has."""
+        """Return whether that gateway still has its lease; while nobody can tell, it has."""
         try:
             return await self.call("EXISTS", GATE + gate.id) == 1
         except RegistryAway:
@@ -115,14 +115,14 @@ class RedisLease:
     # Asking
 
     async def call(self, *words: str | int) -> Reply:
-        """Raises RegistryAway."""
+        """Send a command to Redis. Raises RegistryAway."""
         try:
             return await self._wire.call(*words)
         except (RedisAway, RedisRefused) as error:
             raise self._away(error) from None
 
     async def run(self, script: Script, keys: list[str], *values: str | int) -> Reply:
-        """Raises RegistryAway."""
+        """Run a script in Redis. Raises RegistryAway."""
         try:
             return await self._wire.run(script, keys, *values)
         except (RedisAway, RedisRefused) as error:

@@ -15,14 +15,14 @@ from pilothouse.hub.sessions.redis_records import other_version
 
 LEASE_S = 15.0
 RENEWALS = 3
-"""How often a lease is renewed within its time."""
+"""Number of renewals of a lease within its time."""
 _MARGIN = 0.1
 """The part of its lease that a gateway does not count on: two clocks never run quite alike."""
 _VERSION = 1
 
 
 class Tenure:
-    """How long a gateway may count on its own lease.
+    """The time for which a gateway may count on its own lease.
 
     The lease runs from when Redis hears of it, which is after it was asked: so a gateway stops
     serving before anybody else can take over.
@@ -33,7 +33,7 @@ class Tenure:
         self._until = float("-inf")
 
     def renewed(self, asked: float) -> None:
-        """Redis has agreed to what it was asked for at that time."""
+        """Note that Redis has agreed to what it was asked for at that time."""
         self._until = max(self._until, asked + self._counted_s)
 
     def end(self) -> None:
@@ -44,8 +44,8 @@ class Tenure:
 
 
 def continues(held: int, before: int) -> bool:
-    """Whether nobody else was the owner since `held` was given, by the token that was valid just
-    before the present one."""
+    """Return whether nobody else was the owner since `held` was given, by the token that was valid
+    just before the present one."""
     return held == before
 
 
@@ -54,18 +54,18 @@ class GatewayRecord:
     """A gateway as the others know it."""
 
     id: str
-    """Another one after each lapse: what belonged to the gateway of before is anybody's."""
+    """Id, another one after each lapse: what belonged to the gateway of before is anybody's."""
     url: str
-    """Where the others reach it."""
+    """URL at which the others reach it."""
     secret: str = field(repr=False)
-    """What they sign with who pass requests on to it."""
+    """Secret with which the others sign requests that they pass on to it."""
 
     def text(self) -> str:
         return json.dumps({"v": _VERSION, "url": self.url, "secret": self.secret})
 
 
 def parse_gate(id: str, text: str) -> GatewayRecord:
-    """Raises GatewayFault for one of another version."""
+    """Return the gateway of a text. Raises GatewayFault for one of another version."""
     found = json.loads(text)
     if found.get("v") != _VERSION:
         raise other_version()

@@ -13,7 +13,7 @@ _NAMES = tuple(one.name for one in fields(SessionRecord))
 
 
 def encode(record: SessionRecord) -> str:
-    """The record as JSON of at most MAX_BYTES.
+    """Return the record as JSON of at most MAX_BYTES.
 
     Subscriptions that do not fit are left out, the last ones first: a later worker will not be told
     of them.
@@ -40,7 +40,7 @@ def _text(values: dict[str, object]) -> str:
 
 
 def decode(text: str) -> SessionRecord:
-    """Raises GatewayFault for a record of another version."""
+    """Return the record of a text. Raises GatewayFault for one of another version."""
     values = json.loads(text)
     if values.get("v") != VERSION:
         raise other_version()

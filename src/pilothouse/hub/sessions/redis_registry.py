@@ -54,14 +54,14 @@ class Home:
     gate: str
     """This gateway's id when it was the owner last."""
     mark: str
-    """Of the data in Redis at that time."""
+    """Mark of the data in Redis at that time."""
     token: int
     since: int
     """The token with which it became the owner; nobody else was meanwhile."""
     is_used: bool = False
     """A worker has served it, here or elsewhere."""
     owes_notice: bool = False
-    """What that worker knew is lost, and the client was not told yet."""
+    """The client was not told yet that what that worker knew is lost."""
     is_touched: bool = False
     is_unsaved: bool = False
 
@@ -81,7 +81,7 @@ class RedisRegistry:
         has_worker: Callable[[Key], bool] = lambda key: True,
         report: Callable[..., None] = lambda event, **details: None,
     ) -> None:
-        """`url` is where other gateways reach this one; `report` is told what happens."""
+        """Take `url`, where other gateways reach this one; `report` is told what happens."""
         self._wire = wire
         self.lease = RedisLease(wire, url, lease_s)
         self._max = max_sessions
@@ -90,7 +90,7 @@ class RedisRegistry:
         self._has_worker = has_worker
         self._report = report
         self.on_lost: Callable[[Key], None] = lambda key: None
-        """Is told of keys whose home is here no more: their workers are of no use."""
+        """Callback for keys whose home is here no more: their workers are of no use."""
         # A relay is a process of this machine, and its settings may hold secrets.
         self._relays = registry.MemoryRegistry(clock, max_sessions=max_sessions)
         self._homes: dict[Key, Home] = {}
@@ -98,11 +98,11 @@ class RedisRegistry:
         """Those of the sessions whose home is here."""
         self._unbound: dict[str, Key] = {}
         self._ended: dict[Key, Home] = {}
-        """What Redis could not be told yet."""
+        """Homes of ended sessions, of which Redis could not be told yet."""
         self._trouble = ""
 
     def __len__(self) -> int:
-        """Sessions whose home is here."""
+        """Return the number of sessions whose home is here."""
         return len(self._homes) + len(self._relays)
 
     def known(self) -> Iterator[SessionRecord]:
@@ -135,7 +135,7 @@ class RedisRegistry:
                 return home.record
 
     async def _see(self, home: Home) -> bool:
-        """False when it was not seen for so long that it is over."""
+        """Note that a session is seen; return False if it was not for so long that it is over."""
         now, record = self._clock(), home.record
         if now - record.last_seen > self._kept_s:
             await self.end(record)
@@ -228,7 +228,7 @@ class RedisRegistry:
         return home.gate == self.lease.gate.id and self.lease.holds
 
     async def _take(self, key: Key, new: SessionRecord | None = None) -> Home | None:
-        """The key's session, with its home here; None: there is none.
+        """Return the key's session, with its home here, None if there is none.
 
         Args:
             key: Whose.
@@ -289,7 +289,7 @@ class RedisRegistry:
                 return told
 
     def _settle(self, key: Key, record: SessionRecord, token: int, before: int, used: bool) -> Home:
-        """Redis says that we are the owner."""
+        """Return the key's home, of which Redis says that we are the owner."""
         home = self._homes.get(key)
         if home is None or not continues(home.token, before):
             self._lose(key)
@@ -351,7 +351,7 @@ class RedisRegistry:
         self._trouble = trouble
 
     def _lapsed(self, is_lost: bool, in_time: bool) -> None:
-        """The lease has begun anew: all homes have to be asked for again."""
+        """Note that the lease has begun anew: all homes have to be asked for again."""
         self._report("lease_begun_anew", sessions=len(self._homes), redis_is_empty=is_lost)
         if is_lost:
             self._unbound.update(self._names)
@@ -361,7 +361,7 @@ class RedisRegistry:
                 self.on_lost(key)
 
     async def _reclaim(self) -> None:
-        """So that no worker runs on whose session has another home by now."""
+        """Ask for homes anew: no worker may run on whose session has another home by now."""
         for key, home in list(self._homes.items()):
             if home.gate == self.lease.gate.id:
                 continue
@@ -401,7 +401,7 @@ class RedisRegistry:
 
 
 def _place(key: Key) -> str:
-    """Of one length, and the same for nobody else: a client chooses parts of a key freely."""
+    """Return a key's place, of one length and its alone: clients choose parts of a key freely."""
     return f"{PREFIX}at:{_digest(key_text(key))}"
 
 

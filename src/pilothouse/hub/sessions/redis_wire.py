@@ -19,12 +19,12 @@ from pilothouse.core.settings import BadSetting
 
 CONNECT_S = 2.0
 SILENCE_S = 2.0
-"""How long Redis may say nothing while somebody waits for it; it takes well below a millisecond."""
+"""Seconds that Redis may be silent while somebody waits; it takes well below a millisecond."""
 READ_S = 0.1
 MAX_REPLY_BYTES = 8 << 20
 _SHAPE = "redis://[:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS"
 _NOT_NOW = ("LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
-"""What Redis answers when it will serve the same request later."""
+"""Errors with which Redis answers when it will serve the same request later."""
 
 type Reply = str | int | list[Reply] | None
 
@@ -39,7 +39,7 @@ class RedisRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """Where a Redis listens. As text it is without the password."""
+    """Address of a Redis. As text it is without the password."""
 
     host: str
     port: int = 6379
@@ -54,7 +54,7 @@ class RedisAddress:
 
 
 def parse_address(url: str) -> RedisAddress:
-    """Raises BadSetting, which does not repeat the URL: a password may stand anywhere in it."""
+    """Parse a URL. Raises BadSetting, which does not repeat it: a password may stand anywhere."""
     if not url.startswith(("redis://", "rediss://")):
         raise BadSetting(f"--registry: use {_SHAPE}; without it sessions are kept in memory")
     try:
@@ -97,11 +97,11 @@ class RedisWire:
         self._reading: asyncio.Task[None] | None = None
         self._waiting: deque[asyncio.Future[Reply]] = deque()
         self._heard = 0.0
-        """When it last said something, or was asked after it had said all."""
+        """Time when it last sent something, or was asked after it had sent all."""
         self._watching: asyncio.TimerHandle | None = None
 
     async def connect(self) -> None:
-        """Raises RedisAway, RedisRefused."""
+        """Connect, log in and choose the database. Raises RedisAway, RedisRefused."""
         self._drop("it is connected anew")
         address = self.address
         context = ssl.create_default_context() if address.tls else None
@@ -129,7 +129,7 @@ class RedisWire:
             raise
 
     async def call(self, *words: str | int) -> Reply:
-        """Raises RedisAway, RedisRefused."""
+        """Send a command and return the reply. Raises RedisAway, RedisRefused."""
         writer = self._writer
         if writer is None:
             raise RedisAway("it is not connected")
@@ -164,7 +164,7 @@ class RedisWire:
             self._watch()
 
     async def run(self, script: Script, keys: list[str], *values: str | int) -> Reply:
-        """Raises RedisAway, RedisRefused."""
+        """Run a script and return its reply. Raises RedisAway, RedisRefused."""
         words = (len(keys), *keys, *values)
         try:
             return await self.call("EVALSHA", script.digest, *words)
@@ -230,7 +230,7 @@ def _request(words: tuple[str | int, ...]) -> bytes:
 
 
 async def _reply(reader: asyncio.StreamReader) -> Reply | Exception:
-    """An error that Redis answers with is returned. Raises OSError and EOFError, and ValueError or
+    """Read a reply, or return the error that it is. Raises OSError and EOFError, and ValueError or
     LimitOverrunError for what is not the protocol."""
     line = await reader.readuntil(b"\r\n")
     kind, rest = line[:1], line[1:-2].decode()

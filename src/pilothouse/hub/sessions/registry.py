@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pilothouse.hub.model import Key
 
 KEPT_S = 6 * 3600.0
-"""A record is small and clients do not come back from a 404: it is kept for hours."""
+"""Seconds that a record is kept: it is small, and clients do not come back from a 404."""
 MAX_SESSIONS = 1_000
 MAX_NAMES = 20_000
 FULL_RETRY_S = 60.0
@@ -31,11 +31,11 @@ class SessionRegistry(Protocol):
     """
 
     def __len__(self) -> int:
-        """How many sessions this hub knows."""
+        """Return the number of sessions that this hub knows."""
         ...
 
     def known(self) -> Iterator[SessionRecord]:
-        """Them, those that were used last first."""
+        """Yield the sessions, those that were used last first."""
         ...
 
     async def open(self, record: SessionRecord) -> None:
@@ -43,11 +43,11 @@ class SessionRegistry(Protocol):
         ...
 
     async def find(self, id: str, principal: str) -> SessionRecord | None:
-        """The 2025 session of this id if it is this principal's; it counts as seen now."""
+        """Return the 2025 session of this id if it is this principal's; it counts as seen now."""
         ...
 
     async def of_key(self, key: Key) -> SessionRecord:
-        """The record of a key that needs no handshake, made on first use. Raises TooBusy."""
+        """Return the record of a key without handshake, made on first use. Raises TooBusy."""
         ...
 
     async def save(self, record: SessionRecord) -> None:
@@ -59,11 +59,11 @@ class SessionRegistry(Protocol):
         ...
 
     async def bind(self, name: str, key: Key) -> None:
-        """A handle, or what else can be named in a call, lives in this key's worker."""
+        """Note that a handle, or what else a call can name, lives in this key's worker."""
         ...
 
     async def owner(self, name: str, principal: str) -> Key | None:
-        """Where it lives, if that is this principal's."""
+        """Return the key whose worker a name lives in, if it is this principal's."""
         ...
 
 
@@ -122,7 +122,7 @@ class MemoryRegistry:
         return record
 
     async def save(self, record: SessionRecord) -> None:
-        """Nothing to do: the record that was changed is the one that is kept."""
+        """Do nothing: the record that was changed is the one that is kept."""
 
     async def end(self, record: SessionRecord) -> None:
         self._sessions.pop(record.id, None)
@@ -141,7 +141,7 @@ class MemoryRegistry:
         return key if key is not None and key.principal == principal else None
 
     def _make_room(self) -> None:
-        """Raises TooBusy when there are too many whose clients count on being known."""
+        """Make room. Raises TooBusy when there are too many whose clients count on being known."""
         oldest = self._clock() - self._kept_s
         for records in (self._sessions, self._keyed):
             while records and next(iter(records.values())).last_seen < oldest:
