@@ -1,4 +1,4 @@
-"""Walking back from an item to where it began. Pure."""
+"""Causes of an item, traced back to where it began. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ MOST_NEAR = 10
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What led to an item, causes before their effects."""
+    """Chain of items that led to one, causes before their effects."""
 
     items: list[TimelineItem]
     links: list[ItemLink]
-    """Between these items alone."""
+    """Links between these items alone."""
     near: list[TimelineItem]
-    """What went wrong shortly before, with nothing but the time to join it."""
+    """Items that went wrong shortly before, with nothing but the time to join them."""
 
 
 def causes_of(
     item: TimelineItem, items: list[TimelineItem], links: list[ItemLink], depth: int
 ) -> Chain:
-    """The chain of an item, so many links back at most.
+    """Return the chain of causes of an item, at most `depth` links back.
 
-    A request that failed is told with its packet and with the errors that its server wrote, which
-    are what it led to and at the same time why it failed.
+    A request that failed comes with its packet and with the errors that its server wrote, which are
+    what it led to and at the same time why it failed.
     """
     by_key = {one.key: one for one in items}
     found = {item.key: item}
@@ -50,8 +50,8 @@ def _in_order(
     item: TimelineItem, found: dict[str, TimelineItem], links: list[ItemLink]
 ) -> list[TimelineItem]:
     """Return all by time, but never an effect before its cause, nor what is asked about before what
-    explains it: browser, proxy and server have clocks of their own, and what a busy machine hears
-    late it dates late. Lines of the server's log have one clock."""
+    explains it: browser, proxy and server have clocks of their own, and a busy machine dates late
+    what reaches it late. Lines of the server's log have one clock."""
     waiting = sorted(found.values(), key=lambda one: (one.at, one.key))
     causes: dict[str, set[str]] = {one.key: set() for one in waiting}
     for link in links:
@@ -68,7 +68,7 @@ def _in_order(
 
 
 def _effects_of(key: str, links: list[ItemLink]) -> set[str]:
-    """Return all that something led to, by however many links."""
+    """Return the keys of all that an item led to, over however many links."""
     effects: set[str] = set()
     edge = {key}
     while edge:
@@ -80,7 +80,7 @@ def _effects_of(key: str, links: list[ItemLink]) -> set[str]:
 def _explaining(
     found: dict[str, TimelineItem], by_key: dict[str, TimelineItem], links: list[ItemLink]
 ) -> dict[str, TimelineItem]:
-    """Packets and error lines of the requests that failed."""
+    """Return packets and error lines of the requests that failed."""
     failed = {
         key for key, one in found.items() if one.lane in ("network", "packets") and one.failed
     }

@@ -51,7 +51,7 @@ class StatusIs:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A request had no whole answer after so long; one that hangs is told while it does."""
+    """A request had no whole answer after so long; one that hangs is reported while it does."""
 
     limit_ms: float
 
@@ -77,7 +77,7 @@ type Condition = ConsoleError | StatusIs | Slow | Gone | Logged
 
 
 def parse(text: str) -> Condition:
-    """Raises BadWatch, with the position of what cannot be read."""
+    """Parse a condition; raises BadWatch, with the position of what cannot be read."""
     first = _WORD.match(text)
     word, after = (first[1], first.end()) if first else ("", 0)
     match word:
@@ -119,7 +119,7 @@ def _number(text: str, at: int, expected: str) -> tuple[float, int]:
 
 
 def _selector(text: str, at: int) -> str:
-    """`gone CSS` or `CSS gone`."""
+    """Return the selector of `gone CSS` or `CSS gone`."""
     rest = text[at:].strip()
     words = rest.split()
     if len(words) > 1 and words[0] == "gone":

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def items_of(
     moments: Iterable[Moment], several: frozenset[str] = frozenset()
 ) -> list[TimelineItem]:
-    """The items of some moments, in the order of their beginnings. `several` are the kinds of keys
-    that say whose they are."""
+    """Return the items of some moments, in the order of their beginnings. `several` are the kinds
+    of keys that are shown with their owner."""
     maker = _Maker(several)
     for moment in moments:
         maker.take(moment)
@@ -39,13 +39,13 @@ def items_of(
 
 
 class _Maker:
-    """Puts moments that are one thing into one item."""
+    """Builder of items that puts moments which are one thing into one item."""
 
     def __init__(self, several: frozenset[str]) -> None:
         self._several = several
         self._items: dict[str, TimelineItem] = {}
         self._facts: dict[str, dict[str, Any]] = {}
-        """Of exchanges: what was told so far."""
+        """Facts of each exchange so far."""
         self._written: dict[tuple[str, str, str], TimelineItem] = {}
         """Session, service and stream → the newest item of its log."""
         self._frames: dict[str, Counter[str]] = {}
@@ -97,7 +97,7 @@ class _Maker:
         )
 
     def _begun(self, key: str, moment: Moment, ended: float = math.inf) -> TimelineItem:
-        """The item of something that takes several moments, made of the first one."""
+        """Return the item of something that takes several moments, made of the first one."""
         item = self._items.get(key)
         if item is None:
             event, source = moment.event, moment.source
@@ -181,12 +181,12 @@ class _Maker:
 
 
 def _finish(item: TimelineItem, facts: Mapping[str, Any], closed: float) -> None:
-    """An exchange as far as it has come, and as it will come after its tab was closed."""
+    """Fill in an exchange as far as it has come; without an outcome it ends with its tab."""
     item.method, item.url = str(facts.get("method") or "GET"), str(facts.get("url") or "")
     item.type = str(facts.get("resourceType") or "")
     status, error = int(facts.get("status") or 0), str(facts.get("errorText") or "")
     if item.ended == math.inf and item.type != "EventSource":
-        # A page that does not read a body never hears of its end.
+        # The end of a body that the page does not read is never reported.
         item.ended = item.answered
     # A script that is not there is cancelled when its answer has come: the answer says more.
     is_given_up = bool(facts.get("canceled")) and status < 400
@@ -206,7 +206,7 @@ def _finish(item: TimelineItem, facts: Mapping[str, Any], closed: float) -> None
 
 
 def _reported(name: str, facts: Mapping[str, Any]) -> str:
-    """A moment's line, with the place in the code where it has one."""
+    """Return a moment's line, with the place in the code where it has one."""
     place = facts.get("stack") or {}
     place = place.get("original") or place
     source = place.get("source") or place.get("url")
@@ -215,7 +215,7 @@ def _reported(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def _first_and_main(block: str) -> str:
-    """The first line of several, with the one that says most: Python's last, others' second."""
+    """Return the first line and the one that says most: Python's last, others' second."""
     first, *others = block.split("\n")
     main = others[-1] if TRACEBACK in block else others[0]
     return f"{first} … {main.strip()} ({len(others) + 1} lines)"

@@ -1,5 +1,5 @@
-"""Which item led to which: by an id that both carry, else by tab, address and time, which is a
-guess and says so. Pure.
+"""Links between items: by an id that both carry, else by tab, address and time, which is a guess
+and says so. Pure.
 
     step → request → packet → line of the server's log
                    → line of the console
@@ -32,13 +32,13 @@ SAME_MS = 2_000.0
 """Browser and proxy see one request within this time."""
 _NAMED = "the line names it, and it failed"
 MOST_REASONS = 3
-"""For the failure of one step."""
+"""Most reasons that are given for the failure of one step."""
 MOST_BEFORE = 200
 """Requests that are looked at for a line of the console."""
 
 
 def links_of(items: list[TimelineItem]) -> list[ItemLink]:
-    """All links between some items, each pair once."""
+    """Return all links between some items, each pair once."""
     view = _View(items)
     found: dict[tuple[str, str], ItemLink] = {}
     for link in (
@@ -53,7 +53,7 @@ def links_of(items: list[TimelineItem]) -> list[ItemLink]:
 
 
 class _View:
-    """The items by what they are."""
+    """The items, sorted by what they are."""
 
     def __init__(self, items: list[TimelineItem]) -> None:
         self.steps = [item for item in items if item.lane == "steps"]
@@ -98,12 +98,12 @@ class _View:
         return {tab: windows(steps) for tab, steps in acts.items()}
 
     def is_background(self, item: TimelineItem, since: float) -> bool:
-        """Whether a request fails again and again, and did so before."""
+        """Return whether a request fails again and again, and did so before `since` by itself."""
         times = self._failures.get((item.tab, item.method, _path(item)), ())
         return item.failed and is_background(times, since, self._solicited.get(item.tab, ()))
 
     def owners(self) -> LogOwners:
-        """Return what finds the request of a line."""
+        """Return what finds the request that a line of the log belongs to."""
         asked = self.exchanges or self.packets  # where no browser was seen
         also = self.packets if self.exchanges else ()
         return LogOwners(map(self._asked, asked), map(self._asked, also))
@@ -160,7 +160,7 @@ def _is_same_request(request: TimelineItem, packet: TimelineItem) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _address(url: str) -> tuple[str, str]:
-    """Host with port, and path with query."""
+    """Return host with port, and path with query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -180,7 +180,7 @@ def _started(view: _View) -> Iterator[ItemLink]:
 
 
 def _step_before(item: TimelineItem, view: _View) -> TimelineItem | None:
-    """The last action that was under way, or over for a moment only, when an item began."""
+    """Return the last action that was under way, or only just over, when an item began."""
     if item.kind in ("call", "session", "bookmarks", "config"):
         return None
     near = [step for step in view.acting if step.at <= item.at <= step.ended + SETTLE_MS]
@@ -282,7 +282,7 @@ def _guessed(line: TimelineItem, view: _View) -> Iterator[ItemLink]:
 
 
 def _failed_steps(view: _View) -> Iterator[ItemLink]:
-    """What went wrong since the action before, in the same tab, may be why a step failed."""
+    """Yield what went wrong in the tab since the action before: it may be why a step failed."""
     troubles = [item for item in (*view.exchanges, *view.console) if item.failed]
     for step in view.steps:
         if not step.failed:

@@ -29,13 +29,13 @@ class TimelineItem:
     ended: float
     """The same as `at` for what has no length; infinity for what goes on."""
     answered: float = math.inf
-    """Of an exchange: when its response began, or it failed."""
+    """Epoch milliseconds at which an exchange's response began, or it failed."""
     text: str
     level: Level
     name: str
-    """Of the event, or of the first one."""
+    """Name of its event, or of the first one."""
     keys: frozenset[str] = frozenset()
-    """What it shares with other items."""
+    """Keys that it may share with other items."""
     aliases: list[str] = field(default_factory=list)
     """Other public keys that mean it."""
     tab: str = ""
@@ -44,18 +44,18 @@ class TimelineItem:
     """The browser session that it is known to belong to."""
     method: str = ""
     url: str = ""
-    """Of a packet, without the scheme."""
+    """Address of a request; a packet's is without the scheme."""
     type: str = ""
-    """What the browser loads: Document, Fetch, XHR …"""
+    """Kind of resource that the browser loads: Document, Fetch, XHR …"""
     ids: frozenset[str] = frozenset()
     """Values of headers by which servers name a request in their log."""
     line: str = ""
-    """What a server wrote."""
+    """Line, or joined lines, that a server wrote."""
     failed: bool = False
     looks: bool = False
-    """A step that can have caused nothing."""
+    """True for a step that can have caused nothing."""
     navigates: bool = False
-    """A step that asks for a page."""
+    """True for a step that asks for a page."""
 
     @property
     def kind(self) -> str:
@@ -65,7 +65,7 @@ class TimelineItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemLink:
-    """One item led to another."""
+    """Link from an item to another that it led to."""
 
     cause: str
     effect: str

@@ -1,4 +1,4 @@
-"""What is shown of a timeline: a window round a key, joined, with the chain of that key whole."""
+"""The picture of a timeline: a window round a key, joined, with the chain of that key whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BEFORE_MS = 60_000.0
 AFTER_MS = 10_000.0
-"""So far round the window moments are looked at, for what an item in it belongs to."""
+"""Milliseconds round the window in which moments are read, for what an item belongs to."""
 NEWEST = 2_000
 """Moments that are looked at when only the newest are asked for."""
 NEAR_MS = 10_000.0
@@ -46,20 +46,20 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is shown, in the order in which it happened."""
+    """Items to be shown, in the order in which they happened."""
 
     items: list[TimelineItem]
     links: list[ItemLink]
-    """All that begin or end in these items."""
+    """All links that begin or end in these items."""
     at: float
-    """Times are told from here."""
+    """Epoch milliseconds from which times are counted."""
     around: TimelineItem | None
     left_out: dict[Lane, int]
     """Items of the window for which there was no room, by lane."""
 
 
 def moment_of(timeline: Timeline, key: MomentKey, scope: Scope | None) -> Moment | None:
-    """The newest moment that a key means."""
+    """Return the newest moment that a key means."""
     found = None
     for moment in timeline:
         mine = key_of(moment)
@@ -76,8 +76,8 @@ def _is_in(moment: Moment, scope: Scope | None) -> bool:
 async def joined(
     timeline: Timeline, scope: Scope | None, at: float | None, window: float
 ) -> Joined:
-    """The items round a time, or the newest ones; wider than the window, so that what belongs to
-    an item in it is there too."""
+    """Return the items round a time, or the newest ones; wider than the window, so that what
+    belongs to an item in it is there too."""
     if at is None:
         moments = timeline.tail(NEWEST).moments
     else:
@@ -95,7 +95,7 @@ def _join(moments: list[Moment], several: frozenset[str]) -> Joined:
 async def relatives(
     timeline: Timeline, moment: Moment
 ) -> list[tuple[Moment, TimelineItem, Relation]]:
-    """What led to a moment and what came of it, in order: the first moment of each item."""
+    """Return what led to a moment and what came of it, in order: first moments of items."""
     event = moment.event
     took = event.facts().get("duration_ms") or 0.0 if lane_of(event.name) == "steps" else 0.0
     near = timeline.around(event.at, before=took + NEAR_MS, after=NEAR_MS)
@@ -119,8 +119,8 @@ async def relatives(
 def picture(
     whole: Joined, around: TimelineItem | None, window: float, lanes: Collection[str], limit: int
 ) -> Picture:
-    """The items of a window in these lanes; without `around`, the newest. Where there are too
-    many, what belongs to `around` stays, then what went wrong, then what is nearest."""
+    """Return the items of a window in these lanes; without `around`, the newest. Where there are
+    too many, what belongs to `around` stays, then what went wrong, then what is nearest."""
     items = [item for item in whole.items if _is_wanted(item, lanes, around)]
     if around is None:
         at = max((_reported_until(item) for item in items), default=0.0)
@@ -143,7 +143,7 @@ def picture(
 
 
 def _is_wanted(item: TimelineItem, lanes: Collection[str], around: TimelineItem | None) -> bool:
-    """An agent has read the answers of its calls already: they are shown when asked for."""
+    """Return whether to show it; calls only when asked for: an agent has read their answers."""
     return item.lane in lanes if lanes else item is around or item.kind not in ("call", "session")
 
 

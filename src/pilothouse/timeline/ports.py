@@ -1,4 +1,4 @@
-"""What the timeline's tools ask for."""
+"""Ports of the timeline's tools."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Scope(Protocol):
-    """What belongs to one browser session."""
+    """Part of a timeline that belongs to one browser session."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the session has ended: nothing more will happen in it."""
+        """True once the session has ended: nothing more will happen in it."""
 
     def has(self, moment: Moment) -> bool: ...
 
 
 class Moments(Protocol):
-    """What happened in one agent's session."""
+    """Timeline of one agent's session, with its clock and its mask."""
 
     @property
     def timeline(self) -> Timeline: ...
@@ -33,28 +33,28 @@ class Moments(Protocol):
     def clock(self) -> Clock: ...
 
     def mask(self, text: str) -> str:
-        """A text as it may be shown."""
+        """Return a text as it may be shown."""
 
     def scope(self, session_id: str | None) -> Scope | None:
-        """None without an id; raises SessionNotFound."""
+        """Return the scope of a session, None without an id; raises BrowserSessionNotFound."""
 
 
 class Vanishing(Protocol):
-    """Waits in the page of a browser session for an element to go."""
+    """Waiting, in the page of a browser session, for an element to go."""
 
     async def gone(self, session_id: str | None, selector: str) -> AsyncIterator[str]:
-        """The address of the page for each time that the element was to be seen and is no more,
-        until the tab closes; raises SessionNotFound, BadWatch."""
+        """Return an iterator that has the page's address for each time that the element was there
+        and is no more, until the tab closes; raises BrowserSessionNotFound, BadWatch."""
 
 
 class Watches(Protocol):
     """The standing watches of one agent's session."""
 
     async def add(self, when: str, condition: Condition, session_id: str | None) -> Watch:
-        """Raises SessionNotFound, BadWatch, TooManyWatches."""
+        """Add a watch; raises BrowserSessionNotFound, BadWatch, TooManyWatches."""
 
     async def remove(self, watch_id: str) -> Watch:
-        """Raises WatchNotFound."""
+        """Remove a watch; raises WatchNotFound."""
 
     def reported(self, session_id: str | None = None) -> list[dict[str, Any]]:
-        """The watches as they stand, of all sessions or of one."""
+        """Return the watches as they stand, of all sessions or of one."""

@@ -1,4 +1,4 @@
-"""What belongs to one item: what led to it, what came of it, and how sure that is. Pure."""
+"""Relations of one item: what led to it, what came of it, and how sure that is. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How an item is joined with the one that was asked for."""
+    """Relation of an item to the one that was asked for."""
 
     guess: bool
-    """Whether any link on the way is one."""
+    """True if any link on the way is a guess."""
     why: str
-    """What speaks for it."""
+    """Reason to take them as joined."""
 
 
 def relations_of(
     item: TimelineItem, items: Iterable[TimelineItem], links: Iterable[ItemLink]
 ) -> dict[str, Relation]:
-    """What led to an item, what came of it, and what else came of the requests among these; by
-    key, with the item itself."""
+    """Return what led to an item, what came of it, and what else came of the requests among these;
+    by key, with the item itself."""
     lanes = {one.key: one.lane for one in items}
     back = _walked({item.key: Relation(False, "")}, [(one.effect, one.cause, one) for one in links])
     roots = {
@@ -42,7 +42,7 @@ def relations_of(
 def _walked(
     roots: Mapping[str, Relation], ways: Iterable[tuple[str, str, ItemLink]]
 ) -> dict[str, Relation]:
-    """All that is reached from some keys, over ways from one key to another."""
+    """Return all that is reached from some keys, over ways from one key to another."""
     ways_from: dict[str, list[tuple[str, ItemLink]]] = {}
     for here, there, link in ways:
         ways_from.setdefault(here, []).append((there, link))
@@ -60,7 +60,7 @@ def _walked(
 
 
 def _further(here: str, relation: Relation, link: ItemLink) -> Relation:
-    """One link on from an item that is reached already."""
+    """Return the relation one link on from an item that is reached already."""
     if relation.guess and not link.is_guess:
         return Relation(True, f"joined by an id with {here}, itself a guess")
     return Relation(link.is_guess, link.why)

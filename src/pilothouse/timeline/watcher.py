@@ -1,7 +1,7 @@
 """The watches of one agent, kept by the event loop.
 
-While there is none, nothing is followed and no producer pays. While there is one, whatever is kept
-sets a timer, and what has come since is judged when it ends, or before the next answer goes out.
+While there is none, nothing is followed and no producer pays. While there is one, each new moment
+starts a timer unless one runs; all that is new is judged when it ends, or before the next answer.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 MOST_WATCHES = 50
 MOST_CHARACTERS = 200
-"""Of what a page or server wrote."""
+"""Most characters that are shown of what a page or server wrote."""
 SOON_S = 0.05
-"""What comes within this time is judged at once."""
+"""Seconds for which new moments are gathered before they are judged together."""
 AT_ONCE = 1_000
 """Moments that are read at a time."""
 
@@ -52,11 +52,11 @@ class _ActiveWatch:
     judge: Judge
     scope: Scope | None
     looking: anyio.CancelScope | None = None
-    """Around the task that waits in a page."""
+    """Cancel scope of the task that waits in a page."""
 
 
 class Watchkeeper:
-    """Implements the `Watches` port for one agent."""
+    """Implementation of the `Watches` port for one agent."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Watchkeeper:
                 hint="leave sessionId out to watch all sessions, or call startSession first",
                 sessionId=str(session_id)[:80],
             )
-        self.judge()  # what is over by now is none of the new one's business
+        self.judge()  # so that the new one does not fire for what is over by now
         self._number += 1
         watch = Watch(f"w{self._number}", when, condition, self._moments.clock(), session_id or "")
         active = _ActiveWatch(watch, Judge(condition), scope)
@@ -124,7 +124,7 @@ class Watchkeeper:
         return [w.reported(show) for w in watches if session_id in (None, w.session_id)]
 
     def take_news(self) -> list[dict[str, Any]]:
-        """What no answer has told yet, each once."""
+        """Return what no answer has reported yet, each once."""
         self.judge()
         fired = [s.watch for s in self._active.values() if s.watch.news.count]
         if not fired:
@@ -145,7 +145,7 @@ class Watchkeeper:
 
     @property
     def _reads(self) -> bool:
-        """Whether there is a watch that is judged by what is kept."""
+        """True while a watch is judged by the moments of the timeline."""
         return any(active.looking is None for active in self._active.values())
 
     def _follow(self) -> None:
@@ -211,7 +211,7 @@ class Watchkeeper:
             wait = max(0.0, (min(due) - now) / 1000) + SOON_S
             self._alarm = asyncio.get_running_loop().call_later(wait, self.judge)
 
-    # Telling
+    # Reporting
 
     def _fire(self, watch: Watch, hit: Hit) -> None:
         watch.fire(hit)
@@ -247,7 +247,7 @@ class Watchkeeper:
 async def open_watches(
     moments: Moments, vanishing: Vanishing, changed: Callable[[str], None]
 ) -> AsyncIterator[Watchkeeper]:
-    """The watches of an agent for as long as the block lasts."""
+    """Hold the watches of an agent for the block."""
     async with anyio.create_task_group() as tasks:
         watchkeeper = Watchkeeper(moments, vanishing, changed, tasks)
         try:

@@ -1,4 +1,4 @@
-"""Standing watches: when they fire, and what is told of it. Pure."""
+"""Standing watches: when they fire, and what is reported of it. Pure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MOST_PENDING = 10_000
 _MOST_KEPT = 1_000
 _MOST_DISTINCT = 100
 _MOST_TEXTS = 6
-"""Distinct texts that a watch keeps, and that an answer tells."""
+"""Distinct texts: so many a watch keeps, and so many of these an answer shows."""
 
 
-# What is told
+# What is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Hit:
 
     @property
     def rank(self) -> int:
-        """How much it says: an exception, anything else, the browser's own word that a request
-        failed."""
+        """Rank by how much it says: first an exception, then anything else, last the browser's own
+        word that a request failed."""
         source = self.event.facts().get("source") if self.event is not None else ""
         return {"exception": 0, "network": 2}.get(str(source), 1)
 
 
 type Show = Callable[[Hit], dict[str, Any]]
-"""Puts a hit into words, masked."""
+"""Function that puts a hit into words, masked."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class HitTally:
     first: Hit | None = None
     last: Hit | None = None
     distinct: dict[str, tuple[Hit, int]] = field(default_factory=dict)
-    """Text → the first hit that says so, and how many do; of floods, not of all."""
+    """Text → the first hit that says so, and how many do; of a flood, not all texts."""
 
     def add(self, hit: Hit) -> None:
         self.count += 1
@@ -83,7 +83,7 @@ class HitTally:
         self.distinct[text] = (known, count + 1)
 
     def _has_room(self, hit: Hit) -> bool:
-        """Make room for a text that says more than one of those that are kept."""
+        """Return whether there is room for a text; one that says less is dropped for it."""
         if len(self.distinct) < _MOST_DISTINCT:
             return True
         least = max(self.distinct, key=lambda text: self.distinct[text][0].rank)
@@ -112,7 +112,7 @@ class HitTally:
 
 @dataclass(slots=True)
 class Watch:
-    """One standing watch."""
+    """A standing watch, with what it has fired on."""
 
     id: str
     when: str
@@ -121,17 +121,17 @@ class Watch:
     session_id: str = ""
     """The browser session that it is for; empty for all."""
     ended: str = ""
-    """Why it cannot fire any more."""
+    """Reason why it cannot fire any more, empty while it can."""
     fired: HitTally = field(default_factory=HitTally)
     news: HitTally = field(default_factory=HitTally)
-    """What no answer has told yet."""
+    """Hits that no answer has reported yet."""
 
     def fire(self, hit: Hit) -> None:
         self.fired.add(hit)
         self.news.add(hit)
 
     def ends_with(self, event: Occurrence) -> bool:
-        """Whether an event is the end of the session that it is for."""
+        """Return whether an event ends the session that it is for, and note how that ended."""
         if not isinstance(event, SessionTerminated) or event.session_id != self.session_id:
             return False
         self.ended = self.ended or f"its session has ended ({event.reason})"
@@ -147,7 +147,7 @@ class Watch:
         return told
 
     def take_news(self, show: Show) -> dict[str, Any] | None:
-        """What happened since the last time; once."""
+        """Return what happened since the last time, once; None if nothing did."""
         if not self.news.count:
             return None
         news, self.news = self.news, HitTally()
@@ -155,7 +155,7 @@ class Watch:
 
 
 def footer(news: Iterable[dict[str, Any]]) -> Story:
-    """What watches have to tell, below an answer that is about something else."""
+    """Return what watches report below an answer that is about something else."""
     story = Story()
     for one in news:
         times = "once" if one["count"] == 1 else f"{one['count']} times"
@@ -169,17 +169,17 @@ def footer(news: Iterable[dict[str, Any]]) -> Story:
 
 
 class Judge:
-    """Decides for one watch; keeps no more of what it saw than that needs."""
+    """Judge of one watch's condition, which keeps no more of what it saw than it needs."""
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
         self._begun: dict[str, tuple[float, str, bool, str]] = {}
         """Request → when it was sent, what it asks for, whether it is being answered, its tab."""
         self._reported: dict[str, None] = {}
-        """Exchanges that have fired: browser and proxy both tell of one."""
+        """Keys of exchanges that have fired: browser and proxy both report one."""
 
     def judge(self, moment: Moment) -> Iterator[Hit]:
-        """What this moment makes of it."""
+        """Yield the hits that this moment makes, if any."""
         match self._condition:
             case ConsoleError():
                 fits = self._is_error(moment)
@@ -198,7 +198,7 @@ class Judge:
             yield Hit(key_of(moment), moment.event.at, moment.event)
 
     def overdue(self, now: float) -> Iterator[Hit]:
-        """Requests that have waited for too long by now."""
+        """Yield a hit for each request that has waited for too long by now."""
         if not isinstance(self._condition, Slow):
             return
         limit = self._condition.limit_ms
@@ -209,7 +209,7 @@ class Judge:
                 yield self._slow(request, now, f"{what}: no answer after {limit:.0f} ms")
 
     def next_due(self) -> float | None:
-        """When the next request will have waited for too long, if it still does."""
+        """Return when the next waiting request will be overdue, None without one."""
         if not isinstance(self._condition, Slow):
             return None
         waiting = [at for at, _, is_answered, _ in self._begun.values() if not is_answered]

@@ -27,11 +27,11 @@ TIMELINE = Group(
     own=True,
 )
 MOST_CHARACTERS = 200
-"""Of one moment's text."""
+"""Most characters that are shown of one moment's text."""
 CAUSES_WINDOW_MS = 2_000.0
 _PLAIN_KEY = re.compile(r"[\w:./-]{1,120}")
 _MARK = "m" * 22
-"""As long as the mark of an answer's fence, for measuring one."""
+"""Text as long as the mark of an answer's fence, for measuring one."""
 
 SessionId = Annotated[
     str | None, Field(description="Session", json_schema_extra={"x-mcp-header": "Session"})
@@ -113,7 +113,7 @@ def _label(told: ShownItem) -> str:
 
 
 def _safe(key: str) -> str:
-    """Ids of requests are the browser's own words."""
+    """Return a key, in quotes unless it is plain: ids of requests are the browser's own words."""
     return key if _PLAIN_KEY.fullmatch(key) else json.dumps(key[:120])
 
 
@@ -149,7 +149,7 @@ async def timeline(args: TimelineArgs, moments: Moments) -> ShownTimeline:
 
 
 def _cost(answer: ShownTimeline) -> int:
-    """Tokens of the larger part: a client shows its model the text or the structured content."""
+    """Return tokens of the larger part: a client shows its model text or structured content."""
     story = Story()
     answer.tell(story)
     structured = visible_json(answer.model_dump(mode="json", by_alias=True))
@@ -157,7 +157,7 @@ def _cost(answer: ShownTimeline) -> int:
 
 
 def _found(moments: Moments, text: str, scope: Scope | None) -> tuple[MomentKey, float]:
-    """The moment that a key means, and when it was.
+    """Return the moment that a key means, by its own key, and when it was.
 
     Raises:
         InvalidInput, MomentNotFound

@@ -1,4 +1,4 @@
-"""Standing watches, and the resources that tell of them."""
+"""Standing watches, and the resources that report them."""
 
 from __future__ import annotations
 
