@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pilothouse.intercept.proxy import Proxy
 
 TIMEOUT_MS = 30_000
-"""Of one send, unless the plan has another."""
+"""Milliseconds for one send, unless the plan has another limit."""
 
 
 @dataclass(eq=False)
 class AgentInterceptor:
-    """Implements `Interceptor` for one agent, and for the REST API."""
+    """Implementation of `Interceptor` for one agent, and for the REST API."""
 
     proxy: Proxy
     session: str
     redactor: Redactor
     timeline: Timeline
     filled_token: str = ""
-    """What an absent token is taken for, on stdio alone."""
+    """Token that stands in for an absent one, on stdio alone."""
     who: str = "an agent"
 
     async def admit(self, token: str | None, *, writes: bool = False) -> None:
@@ -109,7 +109,7 @@ class AgentInterceptor:
         sends = plan.get("count", 1) * len(plan.get("packet_ids", "1"))
         each_ms = plan.get("interval_ms", 0) + plan.get("timeout_ms", TIMEOUT_MS)
         within = ANSWER_S + sends * each_ms / 1000
-        # Before it is sent, so that nothing ever is without a word of it.
+        # Before it is sent, so that nothing is ever sent without an entry.
         self.proxy.book.audit(self.who, f"{what} sent again")
         try:
             sent: dict[str, Any] = await self.proxy.engine.ask(

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 MODULE = "pilothouse.intercept.engine"
 START_S = 30.0
-"""How long a start may take: the first one on a machine compiles what it imports."""
+"""Seconds that a start may take: the first one on a machine compiles what it imports."""
 ANSWER_S = 10.0
 PING_S = 5.0
 GRACE_S = 5.0
 SETTLED_S = 5.0
 SHORT_LIVES = 3
-"""It is started again at once when it dies; after so many lives shorter than `SETTLED_S` in a row,
-only when it is asked."""
+"""Lives in a row shorter than `SETTLED_S` after which an engine that died is still started again at
+once; after more of them, only for the next call."""
 LONGEST_LINE = 64 << 20
 TAIL = 40
 """Lines of its standard error that are kept for the reason of its death."""
@@ -59,7 +59,7 @@ _FAULTS = {fault.code: fault for fault in _ANSWERED}
 
 class Ask(Protocol):
     async def __call__(self, do: str, *, within: float = ANSWER_S, **args: Any) -> Any:
-        """Raises EngineUnreachable, and whatever fault the engine answers."""
+        """Ask the engine; raises EngineUnreachable, and whatever fault it answers."""
 
 
 type OnEvent = Callable[[dict[str, Any]], None]
@@ -67,7 +67,7 @@ type OnStart = Callable[[Ask], Awaitable[None]]
 
 
 class EngineProcess:
-    """Made by `open_engine`."""
+    """The engine of one folder, made by `open_engine`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class EngineProcess:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since it last said anything; without end for one that does not run."""
+        """Seconds since the engine last sent anything; infinite for one that does not run."""
         running = self._running
         return time.monotonic() - running.heard_at if running else math.inf
 
@@ -103,11 +103,11 @@ class EngineProcess:
         return self._running.child.pid if self._running and self._running.is_alive else None
 
     async def ask(self, do: str, *, within: float = ANSWER_S, **args: Any) -> Any:
-        """The engine's answer; it is started if it does not run.
+        """Return the engine's answer, starting the engine if it does not run.
 
         Raises:
             EngineUnreachable: it cannot be started, died over it, or did not answer in time.
-            Fault: whatever it answers instead.
+            Fault: the engine answers with it.
         """
         process = await self._process()
         return await process.ask(do, within=within, **args)
@@ -194,7 +194,7 @@ class _Process:
     async def start(
         cls, folder: Path, spawn: Spawn, options: Sequence[str], on_event: OnEvent
     ) -> _Process:
-        """Raises EngineUnreachable."""
+        """Start an engine and wait until it is ready; raises EngineUnreachable."""
         ours, theirs = socket.socketpair()
         # -P: the folder it runs in is no place to import from. No -O: QUIC needs its assertions.
         argv = [sys.executable, "-P", "-m", MODULE, "--folder", str(folder), *options]
@@ -223,15 +223,15 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it may still be asked: its socket is open."""
+        """True while it may be asked: its socket is open."""
         return not self._writer.is_closing()
 
     async def buried(self) -> None:
-        """Returns when it has ended and all who waited for its answers know."""
+        """Wait until it has ended and all who waited for its answers know."""
         await self._ended.wait()
 
     def epitaph(self) -> str:
-        """How it ended, with the last that it said."""
+        """Describe how it ended, with the last lines that it wrote."""
         code = self.child.exit_code
         how = f" with exit code {code}" if code is not None else ""
         tail = "".join(f"\n  {line}" for line in self._tail)
@@ -255,7 +255,7 @@ class _Process:
             del self._waiting[number]
 
     async def close(self) -> None:
-        """End it; what it recorded is in the file by then."""
+        """End the process; what it recorded is in the file by then."""
         self.on_death = None
         self._writer.close()
         try:
@@ -280,7 +280,7 @@ class _Process:
             raise self._unreachable(f"the proxy's engine was not ready within {START_S:g} s")
 
     def _check(self) -> None:
-        """One that does not answer even a ping is of no use, and is ended."""
+        """Start a ping: an engine that does not even answer that is of no use, and is ended."""
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._ping_or_kill())
 
@@ -303,7 +303,7 @@ class _Process:
             self._tail.append(f"its socket broke: {error}")
         finally:
             self._writer.close()
-        # Its exit code and its last words come a moment after its socket's end.
+        # Its exit code and its last lines come a moment after its socket's end.
         with suppress(TimeoutError):
             await asyncio.wait_for(self.child.wait(), GRACE_S)
         self._bury()
@@ -353,7 +353,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     """Return the event or answer of a line.
 
     Raises:
-        ValueError: it is none; who says that is no engine of ours.
+        ValueError: it is neither; no engine of ours writes that.
     """
     import orjson
 
@@ -383,11 +383,11 @@ async def open_engine(
     on_start: OnStart | None = None,
     options: Sequence[str] = (),
 ) -> AsyncIterator[EngineProcess]:
-    """The engine of a folder; it starts with the first thing that it is asked.
+    """Hold the engine of a folder for the block; it starts with the first thing it is asked.
 
-    `on_event` is told what it does, in the event loop. `on_start` is called after each start,
-    before anything else is asked, with an `ask` of its own: to apply what a new process does not
-    know. `options` are further arguments of its command line.
+    `on_event` receives the engine's events, in the event loop. `on_start` is called after each
+    start, before anything else is asked, with an `ask` of its own: to apply what a new process does
+    not know. `options` are further arguments of its command line.
     """
     engine = EngineProcess(folder, spawn, on_event, on_start, options)
     try:

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pilothouse.intercept.ports import Detail, HistoryAsk, HistoryPage, LogAsk
 
 EVENTS = {event.__name__: event for event in (PacketRecorded, ConfigChanged)}
-"""What the hub tells, by its name."""
+"""Events that the hub sends, by their names."""
 
 
 @asynccontextmanager
 async def open_remote_proxy(hub: HubPort) -> AsyncIterator[RemoteProxy]:
-    """The hub's proxy for as long as the block lasts; one for all sessions of this process.
+    """Hold the hub's proxy for the block; one for all sessions of this process.
 
     Raises:
         EngineUnreachable: the hub is lost.
@@ -55,10 +55,10 @@ async def open_remote_proxy(hub: HubPort) -> AsyncIterator[RemoteProxy]:
 
 
 class RemoteProxy:
-    """What a worker has of the one `Proxy`."""
+    """Access of a worker to the one `Proxy`."""
 
     reader: HistoryReader
-    """Of the file that the hub's engine writes; opened when it is first used."""
+    """Reader of the file that the hub's engine writes; opened when it is first used."""
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
@@ -66,7 +66,7 @@ class RemoteProxy:
 
     @contextmanager
     def telling(self, timeline: Timeline) -> Iterator[None]:
-        """What happens is put on this timeline until the block ends."""
+        """Put what happens on this timeline until the block ends."""
         self._timelines.append(timeline)
         try:
             yield
@@ -79,7 +79,7 @@ class RemoteProxy:
             timeline.emit(event)
 
     async def ask(self, method: str, /, **given: Any) -> Any:
-        """Raises Fault; EngineUnreachable when the hub is lost."""
+        """Call a method of the proxy; raises Fault, EngineUnreachable when the hub is lost."""
         try:
             return await self._hub.call(f"intercept.{method}", **given)
         except HubLost as lost:
@@ -87,7 +87,7 @@ class RemoteProxy:
 
     @asynccontextmanager
     async def holding(self, method: str, /, **given: Any) -> AsyncIterator[Any]:
-        """Raises Fault; EngineUnreachable when the hub is lost."""
+        """Hold what a method gives; raises Fault, EngineUnreachable when the hub is lost."""
         async with AsyncExitStack() as stack:
             try:
                 held = self._hub.hold(f"intercept.{method}", **given)
@@ -100,24 +100,24 @@ class RemoteProxy:
     async def browser(
         self, name: str, session: str, upstream: int, secret: str
     ) -> AsyncIterator[int]:
-        """As `Proxy.browser`; whose it is, the hub knows."""
+        """Open a listener as `Proxy.browser` does; whose it is, the hub knows."""
         async with self.holding("browser", name=name, upstream=upstream, secret=secret) as port:
             yield port
 
     async def trusted_key(self) -> str:
-        """As `Proxy.trusted_key`."""
+        """Return the key's hash as `Proxy.trusted_key` does."""
         return str(await self.ask("trusted_key"))
 
 
 @dataclass(eq=False)
 class RemoteInterceptor:
-    """Implements `Interceptor` for one agent of a worker."""
+    """Implementation of `Interceptor` for one agent of a worker."""
 
     proxy: RemoteProxy
     session: str
     redactor: Redactor
     filled_token: str = ""
-    """What an absent token is taken for, on stdio alone."""
+    """Token that stands in for an absent one, on stdio alone."""
     read_only: bool = False
     """This agent's own setting; the hub has one, too."""
 

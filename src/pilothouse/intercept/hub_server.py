@@ -1,4 +1,4 @@
-"""What the hub does with its intercepting proxy for one worker (intercept/hub_client.py asks)."""
+"""The hub's intercepting proxy as it serves one worker (intercept/hub_client.py is the client)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.proxy import Proxy
 
     type Tell = Callable[[str, dict[str, Any]], None]
-    """Tells the worker what happened, by its name and details."""
+    """Function that sends the worker an event, by its name and details."""
 
 _AS_GIVEN = frozenset(
     {
@@ -44,7 +44,7 @@ class ServedProxy:
         )
 
     async def call(self, method: str, given: dict[str, Any]) -> Any:
-        """Raises Fault; LookupError for what there is not."""
+        """Call a method; raises Fault, and LookupError for a method that there is not."""
         match method:
             case "logs":
                 return await self._view.logs(LogAsk(**given))
@@ -56,7 +56,7 @@ class ServedProxy:
 
     @asynccontextmanager
     async def hold(self, method: str, given: dict[str, Any]) -> AsyncIterator[Any]:
-        """Raises Fault; LookupError for what there is not."""
+        """Hold a view or a listener; raises Fault, and LookupError for anything else."""
         if method == "view":
             async with self._proxy.view(self._view):
                 yield str(self._proxy.reader.path)
@@ -69,7 +69,7 @@ class ServedProxy:
 
 
 class _Told(Timeline):
-    """Keeps nothing: what happens is told to the worker, whose timeline keeps it."""
+    """Timeline that keeps nothing: events are sent to the worker, whose timeline keeps them."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the proxy has to say of itself: its log, and who changed what.
+"""The proxy's log of itself, with who changed what.
 
 Kept in memory, bounded. Who changed what is also in a file, and there again after a restart.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KEPT = 10_000
 LONGEST = 4_000
-"""Characters of a message."""
+"""Most characters of a message."""
 LEVELS = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 
 
@@ -35,7 +35,7 @@ class LogbookEntry:
     component: str
 
     def shown(self) -> dict[str, Any]:
-        """As the spec shows it."""
+        """Return the entry as the spec shows it."""
         return {
             "timestamp": iso(self.at),
             "level": self.level,
@@ -63,13 +63,13 @@ class Logbook:
         self._entries.append(entry)
 
     def audit(self, who: str, what: str) -> None:
-        """A change that somebody made, so that it can be told who and when."""
+        """Log a change with who made it, also in the file if there is one."""
         self.write("info", f"{what} (by {who})", component="audit")
         if self._file:
             self._file.add(self._entries[-1].at, self._entries[-1].message)
 
     def read(self, ask: LogAsk) -> LogPage:
-        """Raises InvalidInput for a level, time or pattern that is none."""
+        """Return a page of entries; raises InvalidInput for a bad level, time or pattern."""
         if ask.level not in LEVELS:
             raise InvalidInput(
                 f"level: {ask.level!r} is none",
@@ -91,7 +91,7 @@ class Logbook:
 
 
 def moment(text: str) -> float:
-    """Epoch milliseconds of an ISO 8601 time; without a zone it is UTC.
+    """Return the epoch milliseconds of an ISO 8601 time; without a zone it is UTC.
 
     Raises:
         InvalidInput: it is none.

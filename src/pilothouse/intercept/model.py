@@ -1,4 +1,4 @@
-"""Records of the intercepting proxy, and what its tools may answer instead of a result.
+"""Records of the intercepting proxy, and the faults of its tools.
 
 An exchange is one request with its response, or one message of a WebSocket, TCP or UDP connection.
 Each of its one or two packets is a row of the history. The rows of an exchange share `group`, which
@@ -14,7 +14,7 @@ from pilothouse.core.declare.faults import Fault
 from pilothouse.core.timeline.events import Event
 
 type Kind = Literal["HTTP", "WebSocket", "SSE", "gRPC", "TCP", "UDP"]
-"""The column `type`."""
+"""Values of the column `type`."""
 
 
 class EngineUnreachable(Fault):
@@ -95,7 +95,7 @@ class JobNotFound(Fault):
 
 
 FAULTS = (TokenRefused, EngineUnreachable)
-"""What every tool of the group may answer."""
+"""Faults that every tool of the group may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,13 @@ class WireMessage:
     """Epoch milliseconds of its first byte."""
     head: bytes = b""
     body: bytes = b""
-    """What is kept of it: the first part of a large one."""
+    """Bytes that are kept of it: the first part of a large one."""
     length: int = 0
-    """True length of head and body together."""
+    """Full length of head and body together."""
     body_length: int = 0
-    """True length of the body."""
+    """Full length of the body."""
     modified: bool = False
-    """A rule, a breakpoint or a resend's edits changed it."""
+    """True if a rule, a breakpoint or a resend's edits changed it."""
     original: tuple[bytes, bytes] | None = None
     """Head and body before they were modified, where they were."""
     trailers: bytes = b""
@@ -135,7 +135,7 @@ class WireMessage:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """What the history is told; a second call adds the response.
+    """One exchange as it is posted to the history; a second call adds the response.
 
     For messages of WebSocket, TCP and UDP there is only one side: `request` for those that the
     client sent, `response` for those of the server.
@@ -149,7 +149,7 @@ class Exchange:
     server_name: str = ""
     """Host as the client named it."""
     scheme: str = ""
-    """http, https, ws, wss, tcp, tls or udp."""
+    """One of http, https, ws, wss, tcp, tls and udp."""
     method: str = ""
     url: str = ""
     """Path and query."""
@@ -157,7 +157,7 @@ class Exchange:
     """HTTP/1.1, HTTP/2.0 …"""
     status: int | None = None
     duration_ms: float | None = None
-    """From the request's first byte to the response's last."""
+    """Milliseconds from the request's first byte to the response's last."""
     alpn: str = ""
     encode: str = "HTTP"
     """Encoder, as the configuration names it."""
@@ -170,7 +170,7 @@ class Exchange:
     key: str = ""
     """The id that the proxy adds for joining it with what the browser saw."""
     error: str = ""
-    """Why there is no response, or why it ended early."""
+    """Reason why there is no response, or why it ended early."""
     request: WireMessage | None = None
     response: WireMessage | None = None
     request_id: int = 0

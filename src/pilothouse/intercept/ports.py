@@ -1,4 +1,4 @@
-"""What the intercept tools and the REST API ask for."""
+"""Ports of the intercept tools and the REST API."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryAsk:
-    """A page of the history."""
+    """Request for a page of the history."""
 
     limit: int = 100
     offset: int = 0
     cursor: str = ""
-    """Goes on where an earlier page ended; `offset` then counts from there."""
+    """Position where an earlier page ended; `offset` then counts from there."""
     filter: str = ""
     order: str = "id desc"
     session: str | None = None
-    """Only packets of this session and of listeners that belong to none; None for all."""
+    """Session whose packets, with those of listeners without one, are shown; None for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class HistoryPage:
     total_is_exact: bool = True
     has_more: bool = False
     complete: bool = True
-    """False: the time for a scan was over; `next_cursor` goes on."""
+    """True unless the time for a scan was over; `next_cursor` then goes on."""
     next_cursor: str = ""
     warning: str = ""
-    """Why the filter is costly, if it is."""
+    """Reasons why the filter is costly or hardly meant so, and what was left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Detail:
     """Both sides of the exchange that a packet belongs to."""
 
     row: dict[str, Any]
-    """Of the packet that was asked for."""
+    """Row of the packet that was asked for."""
     request: Side | None = None
     response: Side | None = None
 
@@ -87,7 +87,7 @@ class Interceptor(Protocol):
 
     redactor: Redactor
     session: str
-    """Whose packets are shown unless all are asked for."""
+    """Session whose packets are shown unless all are asked for."""
 
     async def admit(self, token: str | None, *, writes: bool = False) -> None:
         """Let a call in; the token is checked first, then `--read-only`.
@@ -105,62 +105,62 @@ class Interceptor(Protocol):
         """
 
     async def history(self, ask: HistoryAsk) -> HistoryPage:
-        """Raises BadFilter, EngineUnreachable, InvalidInput for a bad order or cursor."""
+        """Return a page; raises BadFilter, EngineUnreachable, InvalidInput (bad order, cursor)."""
 
     async def detail(self, packet_id: int) -> Detail:
-        """Raises PacketNotFound, EngineUnreachable."""
+        """Return a packet's exchange; raises PacketNotFound, EngineUnreachable."""
 
     async def explain(self, filter: str) -> dict[str, Any]:
-        """How a filter is read and carried out; raises BadFilter."""
+        """Explain how a filter is read and carried out; raises BadFilter."""
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
-        """The four categories, each item with its id."""
+        """Return the four categories, each item with its id."""
 
     async def listeners(self) -> list[dict[str, Any]]:
-        """Each listen port with `running` and, where it is not, `reason`."""
+        """Return each listen port with `running` and, where it is not, `reason`."""
 
     async def update_config(self, config: dict[str, Any], *, backup: bool) -> dict[str, Any]:
-        """As the spec's answer: success, backup_created, backup_info, config_updated; besides
-        `listeners` and `warnings`. Raises BadConfig, EngineUnreachable."""
+        """Replace the configuration; return the spec's success, backup_created, backup_info and
+        config_updated, besides `listeners` and `warnings`. Raises BadConfig, EngineUnreachable."""
 
     async def restore_config(self, backup_id: str) -> dict[str, Any]:
-        """As the spec's answer. Raises BadConfig, EngineUnreachable."""
+        """Restore a backup; return the spec's answer. Raises BadConfig, EngineUnreachable."""
 
     async def backups(self) -> list[dict[str, Any]]:
-        """`backup_id`, `timestamp`, `bytes`, newest first."""
+        """Return `backup_id`, `timestamp` and `bytes` of each, newest first."""
 
     async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
-        """One packet, edited, so many times; as the spec's answer, with `job_id`.
+        """Send one packet, edited, so many times; return the spec's answer, with `job_id`.
 
         Raises:
             PacketNotFound, InvalidInput, RateLimited, EngineUnreachable
         """
 
     async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
-        """Several packets; raises as `resend`."""
+        """Send several packets; raises as `resend`."""
 
     async def job(self, job_id: str) -> dict[str, Any]:
-        """Raises JobNotFound."""
+        """Return how far a job is; raises JobNotFound."""
 
     async def jobs(self) -> list[dict[str, Any]]: ...
 
     async def stop_job(self, job_id: str) -> dict[str, Any]:
-        """Raises JobNotFound."""
+        """Stop a job and return how far it came; raises JobNotFound."""
 
     async def logs(self, ask: LogAsk) -> LogPage:
-        """Raises InvalidInput for a bad filter or time."""
+        """Return a page of the log; raises InvalidInput for a bad level, filter or time."""
 
     async def set_rules(
         self, mocks: list[dict[str, Any]] | None, breakpoints: list[dict[str, Any]] | None
     ) -> dict[str, Any]:
-        """Replace this session's mock rules and breakpoints; None leaves them. All that hold now.
+        """Replace this session's mock rules and breakpoints, None leaves them; return all now set.
 
         Raises:
             InvalidInput, EngineUnreachable
         """
 
     async def held(self) -> list[dict[str, Any]]:
-        """Exchanges that a breakpoint holds: `held_id`, what and since when."""
+        """Return the exchanges that a breakpoint holds: `held_id`, what and since when."""
 
     async def decide(self, held_id: str, action: str, edit: dict[str, Any]) -> dict[str, Any]:
         """Forward (edited or not) or drop what is held; raises InvalidInput if it is not."""

@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Spawn
 
 STATE_S = 1.0
-"""How long a page of the history waits to be told that all is well."""
+"""Seconds that a page of the history waits for the engine to report that all is well."""
 HEARD_S = 0.25
-"""An engine that has said something of late need not be asked whether it still does its work."""
+"""Seconds since its last message within which an engine is not asked if it still works."""
 RULES = ("mocks", "breakpoints")
 CLOSE_S = 2.0
-"""How long the engine may take over something that ends."""
+"""Seconds that the engine may take over something that ends."""
 
 
 @dataclass
 class Proxy:
-    """What all agents of this process share."""
+    """The intercepting proxy that all agents of this process share."""
 
     store: ConfigStore
     tokens: SecretCheck
@@ -58,20 +58,20 @@ class Proxy:
     own_ports: Callable[[], set[int]]
     """Ports of this machine that no request may reach through the proxy."""
     on_history: Callable[[str], None]
-    """Is told why packets cannot be written, and of nothing when they can be again."""
+    """Function for the reason why packets cannot be written, empty when they can be again."""
     engine: EngineProcess = field(init=False)
     states: list[dict[str, Any]] = field(default_factory=list)
-    """Of the listeners, as the engine last told."""
+    """States of the listeners, as the engine last reported them."""
     _unwritten: str = ""
-    """Why packets are not being written, as the engine last told; empty if they are."""
+    """Reason why packets are not being written, as last reported; empty if they are."""
     _missed: bool = False
-    """Some of what the engine told did not come."""
+    """True if some events of the engine did not come."""
     _views: dict[str, list[AgentInterceptor]] = field(default_factory=dict)
-    """By session: a worker that is about to end may overlap with the next one of its agent."""
+    """Views by session: a worker that is about to end may overlap with its agent's next one."""
     _opened: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Listeners of browsers, by their name; to be opened again with an engine that died."""
+    """Listeners of browsers, by their name; opened again in the process after one that died."""
     _rules: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
-    """Mocks and breakpoints, by kind and session; to be told again to an engine that died."""
+    """Mocks and breakpoints, by kind and session; sent again to the process after one that died."""
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     # Configuration
@@ -86,7 +86,7 @@ class Proxy:
         return self.states
 
     async def configure(self, ask: Ask) -> None:
-        """Tell an engine what it does not know: one that was just started knows nothing."""
+        """Send an engine what it does not know: one that was just started knows nothing."""
         config = await self.config()
         self.states = await ask("configure", config=config, blocked_ports=sorted(self.own_ports()))
         for opened in self._opened.values():
@@ -99,19 +99,19 @@ class Proxy:
         try:
             config = await self.config()
         except BadConfig as fault:
-            # Told again by every tool that needs it; those that do not still work.
+            # Raised again by every tool that needs it; those that do not still work.
             self.book.write("error", fault.message, "config")
             return
         if any(listener["enabled"] for listener in config["listenPorts"]):
             await self.engine.ask("state")
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
-        """Raises BadConfig for a file that was edited and is not sound."""
+        """Return the configuration; raises BadConfig for an edited file that is not sound."""
         config = await asyncio.to_thread(self.store.load)
         return config.model_dump(mode="json")
 
     async def replace(self, raw: dict[str, Any], *, backup: bool, who: str) -> dict[str, Any]:
-        """Raises BadConfig, EngineUnreachable."""
+        """Replace the configuration and apply it; raises BadConfig, EngineUnreachable."""
         async with self._changing:
             done = await asyncio.to_thread(self.store.replace, raw, backup=backup)
             self.book.audit(who, "configuration replaced")
@@ -127,7 +127,7 @@ class Proxy:
         }
 
     async def restore(self, backup_id: str, *, who: str) -> dict[str, Any]:
-        """Raises BadConfig, EngineUnreachable."""
+        """Restore a backup and apply it; raises BadConfig, EngineUnreachable."""
         async with self._changing:
             done = await asyncio.to_thread(self.store.restore, backup_id)
             self.book.audit(who, f"configuration restored from {backup_id}")
@@ -152,7 +152,7 @@ class Proxy:
     async def rules(
         self, kind: str, session: str, rules: list[dict[str, Any]] | None, who: str
     ) -> list[dict[str, Any]]:
-        """A session's mocks or breakpoints, after they were replaced if there are `rules`.
+        """Return a session's mocks or breakpoints, after they were replaced if there are `rules`.
 
         Raises:
             InvalidInput, EngineUnreachable
@@ -163,7 +163,7 @@ class Proxy:
             self.book.audit(who, f"{kind} replaced, {len(rules)} now")
         return held
 
-    # What the engine tells
+    # Events of the engine
 
     def on_event(self, event: dict[str, Any]) -> None:
         match event.get("event"):
@@ -206,11 +206,11 @@ class Proxy:
         for view in views:
             view.timeline.emit(recorded)
 
-    # Who asks
+    # Agents and their browsers
 
     @asynccontextmanager
     async def view(self, view: AgentInterceptor) -> AsyncIterator[AgentInterceptor]:
-        """An agent's view for as long as the block lasts; its listener and rules end with it."""
+        """Hold an agent's view for the block; its listener and rules end with it."""
         views = self._views.setdefault(view.session, [])
         views.append(view)
         try:
@@ -227,8 +227,8 @@ class Proxy:
     async def browser(
         self, name: str, session: str, upstream: int, secret: str
     ) -> AsyncIterator[int]:
-        """Return the port of a listener for one browser; all that it takes goes on to `upstream`,
-        and `secret` is shown to both where the system does not tell whose a client is.
+        """Open a listener for one browser, whose port this yields; all that it takes goes on to
+        `upstream`, and `secret` is shown to both where the system does not tell whose a client is.
 
         Raises:
             EngineUnreachable, NotAvailable
@@ -244,7 +244,7 @@ class Proxy:
             await self._ask_at_the_end("close_browser", name=name)
 
     async def trusted_key(self) -> str:
-        """Hash of the key of all certificates that the engine shows.
+        """Return the hash of the key of all certificates that the engine shows.
 
         Raises:
             EngineUnreachable
@@ -253,7 +253,7 @@ class Proxy:
         return str(state["spki"])
 
     async def trouble(self) -> str:
-        """What keeps packets out of the history right now, if something does."""
+        """Return what keeps packets out of the history right now, empty if nothing does."""
         if not self.engine.is_running:
             return ""
         if self._missed or self.engine.silent_s > HEARD_S:
@@ -266,13 +266,13 @@ class Proxy:
         return f"packets are not being written: {self._unwritten}" if self._unwritten else ""
 
     async def _ask_at_the_end(self, do: str, **args: Any) -> None:
-        """Of an engine that runs: one that has ended has nothing left to close."""
+        """Ask the engine while it runs: one that has ended has nothing left to close."""
         if self.engine.is_running:
             with anyio.CancelScope(shield=True), suppress(EngineUnreachable):
                 await self.engine.ask(do, within=CLOSE_S, **args)
 
     def admit(self, token: str | None, who: str, *, writes: bool) -> None:
-        """Raises TokenRefused, RateLimited, ReadOnly."""
+        """Check a call's token, then `--read-only`; raises TokenRefused, RateLimited, ReadOnly."""
         if not self.tokens.check(token, who):
             self.book.write("warn", f"a wrong access token was refused (from {who})", "audit")
             raise TokenRefused(
@@ -297,7 +297,7 @@ async def open_proxy(
     on_history: Callable[[str], None],
     engine_options: Sequence[str] = (),
 ) -> AsyncIterator[Proxy]:
-    """The proxy of this process for as long as the block lasts."""
+    """Open the proxy of this process for the block."""
     proxy = Proxy(
         store=ConfigStore(settings_folder, clock),
         tokens=tokens,

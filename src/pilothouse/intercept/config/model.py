@@ -1,7 +1,7 @@
 """The configuration in the form of PacketProxyHub: four categories, validated as a whole.
 
 Each field says in its description what it takes, and an error repeats that. First every item is
-read by itself; only if all are sound is it asked how they fit together.
+read by itself; only if all are sound it is checked how they fit together.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _ITEMS: dict[str, type[Item]] = {
 }
 CATEGORIES = tuple(_ITEMS)
 _OLD_NAME = "sslPathThroughs"
-"""How older exports spell the last category."""
+"""Name of the last category in older exports."""
 
 
 def default_config() -> Config:
-    """Nothing is bound unasked: the one listener is there to be enabled."""
+    """Return the default: nothing is bound unasked, the one listener is there to be enabled."""
     listener = ListenPort(id=1, enabled=False, port=8080, type="HTTP_PROXY")
     return Config(listenPorts=[listener], servers=[], modifications=[], sslPassThroughs=[])
 
 
 def read_config(raw: object, where: str = "") -> Config:
-    """The configuration that `raw` describes, with an id for every item.
+    """Return the configuration that `raw` describes, with an id for every item.
 
     Raises:
-        BadConfig: it is not whole or not sound; the first problem is told, all are in the details.
+        BadConfig: it is not whole or not sound; the message has the first problem, details more.
             A ConfigMisfit if each item is sound by itself.
             `where` names the place it came from, if that is a file.
     """
@@ -111,7 +111,7 @@ def _path(location: Sequence[str | int]) -> str:
 
 
 def _expected(location: Sequence[str | int]) -> str:
-    """What the place takes, by its description; where there is no such place, those there are."""
+    """Return what a place takes, by its description; for an unknown place, those that there are."""
     category = str(location[0]) if location else ""
     if category not in _ITEMS:
         return f"{'one of' if location else 'an object with'} {', '.join(CATEGORIES)}"
@@ -125,7 +125,7 @@ def _expected(location: Sequence[str | int]) -> str:
 
 
 def _numbered(config: Config) -> Config:
-    """Items without an id get the next free one of their category."""
+    """Give items without an id the next free one of their category."""
     numbered = {category: _with_ids(getattr(config, category)) for category in CATEGORIES}
     return config.model_copy(update=numbered)
 

@@ -1,4 +1,4 @@
-"""What a configuration does to traffic: edits, pass-through and which server is meant. Pure."""
+"""Effects of a configuration on traffic: edits, pass-through, which server is meant. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BadRule(ValueError):
 
 
 def change_of(method: str, pattern: str, replaced: str) -> Change:
-    """What a modification does to a message.
+    """Return the function by which a modification changes a message.
 
     Raises:
         BadRule: the pattern or the replacement does not suit the method.
@@ -109,7 +109,7 @@ def _regex_change(text: str, replaced: str) -> Change:
 
 
 def _filled(template: list[bytes | int], match: Any, message: bytes, stop: int) -> bytes:
-    """The replacement of one match, which ends at `stop` at the latest."""
+    """Return the replacement of one match, which ends at `stop` at the latest."""
     parts = []
     for part in template:
         if isinstance(part, int):
@@ -121,7 +121,7 @@ def _filled(template: list[bytes | int], match: Any, message: bytes, stop: int) 
 
 
 def _template(replaced: str, pattern: Any) -> list[bytes | int]:
-    """A replacement as literal bytes and numbers of groups.
+    """Parse a replacement into literal bytes and numbers of groups.
 
     A group is `$1`, `${1}`, `${name}` or `\\1`. A backslash takes the meaning from the character
     after it, except that `\\r`, `\\n` and `\\t` are those characters.
@@ -155,7 +155,7 @@ def _template(replaced: str, pattern: Any) -> list[bytes | int]:
 
 
 def _longest_group(digits: str, groups: int) -> tuple[int | None, str]:
-    """`$12` is group 12 where there is one, else group 1 and a 2."""
+    """Split off the longest group: `$12` is group 12 where there is one, else group 1 and a 2."""
     for size in range(len(digits), 0, -1):
         head = digits[:size]
         if re.fullmatch("[0-9]{1,4}", head) and int(head) <= groups:
@@ -184,7 +184,7 @@ class ReadyRules:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReadyRules:
-        """The rules of a validated configuration; what is not enabled is left out."""
+        """Make the rules of a validated configuration; what is not enabled is left out."""
         edits = tuple(
             _Edit(
                 item["id"],
@@ -206,15 +206,15 @@ class ReadyRules:
         return cls(edits, passes, servers)
 
     def concerns(self, direction: Direction, server_id: int | None) -> bool:
-        """Whether any rule may change such a message: without one it need not be held back."""
+        """Return whether any rule may change such a message: else it need not be held back."""
         return any(edit.concerns(direction, server_id) for edit in self._edits)
 
     def apply(self, direction: Direction, server_id: int | None, message: bytes) -> bytes | None:
-        """The decoded message after all rules in the order of the table.
+        """Return the decoded message after all rules in the order of the table.
 
         `server_id` is None for a server that the configuration does not have. None means that
         nothing was changed; an empty message means that it is not to be sent on. A rule that costs
-        too much is left out, and the log says so. Not for the event loop, because of the others.
+        too much is left out, and the log says so. Not for the event loop: others would wait.
         """
         changed = message
         for edit in self._edits:
@@ -226,7 +226,7 @@ class ReadyRules:
         return None if changed == message else changed
 
     def passes_through(self, server_name: str, listen_port: int) -> bool:
-        """Whether TLS to that server, through the listener on that port, is left alone."""
+        """Return whether TLS to that server, through the listener on that port, is left alone."""
         name = server_name.rstrip(".")
         return any(
             port in (ALL_PORTS, listen_port) and pattern.fullmatch(name)
@@ -234,12 +234,12 @@ class ReadyRules:
         )
 
     def server_for(self, host: str, port: int) -> dict[str, Any] | None:
-        """The configured server of that name or address, and port."""
+        """Return the configured server of that name or address, and port."""
         return self._servers.get((_one_spelling(host), port))
 
 
 def pass_through_pattern(server_name: str) -> Any:
-    """Raises BadPattern. Host names have no case."""
+    """Compile a pattern for host names, which have no case; raises BadPattern."""
     return compile_pattern(server_name, ignore_case=True)
 
 

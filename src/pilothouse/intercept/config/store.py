@@ -1,4 +1,4 @@
-"""Where the configuration is kept: one file, replaced whole, with a backup before each change."""
+"""The file of the configuration: replaced whole, with a backup before each change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Replaced:
 
     config: Config
     backup_info: dict[str, Any] | None = None
-    """`backup_id`, `backup_path` and `timestamp` of what was there before."""
+    """`backup_id`, `backup_path` and `timestamp` of the configuration that was there before."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -54,10 +54,10 @@ class ConfigStore:
         self._clock = clock
 
     def load(self) -> Config:
-        """The configuration that holds now.
+        """Return the configuration that holds now, the default one without a file.
 
         Raises:
-            BadConfig: the file was edited and is not sound; it says where.
+            BadConfig: the file was edited and is not sound, and where; or it cannot be read.
         """
         path = self._folder / _FILE
         try:
@@ -87,7 +87,7 @@ class ConfigStore:
         return self._put(_parsed(self._backup(backup_id), backup_id), backup=True)
 
     def backups(self) -> list[dict[str, Any]]:
-        """`backup_id`, `timestamp` and `bytes` of each, newest first."""
+        """Return `backup_id`, `timestamp` and `bytes` of each, newest first."""
         found = []
         for backup_id in reversed(self._backup_ids()):
             state = (self._backups / f"{backup_id}.json").lstat()
@@ -122,7 +122,7 @@ class ConfigStore:
         }
 
     def _backup(self, backup_id: str) -> bytes:
-        """A backup's content. An id is a name of exactly our form, and no link is followed."""
+        """Read a backup. An id is a name of exactly our form, and no link is followed."""
         try:
             if not _BACKUP_ID.fullmatch(backup_id):
                 raise FileNotFoundError
@@ -141,7 +141,7 @@ class ConfigStore:
             ) from None
 
     def _backup_ids(self) -> list[str]:
-        """Oldest first."""
+        """Return the ids of all backups, oldest first."""
         try:
             names = os.listdir(self._backups)
         except OSError:
@@ -151,7 +151,7 @@ class ConfigStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The folder for this process alone."""
+        """Hold the folder for this process alone."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
@@ -185,7 +185,7 @@ def _wait_for(lock: int) -> None:
 
 
 def _read(descriptor: int) -> bytes:
-    """A regular file's content; of one that is too large, enough for it to be refused."""
+    """Read a regular file; of one that is too large, enough for it to be refused."""
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "it is not a file")
@@ -214,7 +214,7 @@ def _mend(where: str) -> str:
 
 
 def _encoded(config: Config) -> bytes:
-    """The file's text; raises BadConfig when it would be too large to be read again."""
+    """Return the file's text; raises BadConfig when it would be too large to be read again."""
     data = json.dumps(config.dump(), indent=2, ensure_ascii=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
         raise BadConfig(
@@ -257,7 +257,7 @@ def _age(backup_id: str) -> tuple[str, int]:
 
 
 def _timestamp(backup_id: str) -> str:
-    """When it was taken. From the name, digit by digit: a name made by hand may be no date."""
+    """Return when it was taken, from its name digit by digit: one made by hand may be no date."""
     digits = _age(backup_id)[0]
     day, moment = digits[:8], digits[9:]
     return f"{day[:4]}-{day[4:6]}-{day[6:]}T{moment[:2]}:{moment[2:4]}:{moment[4:]}Z"

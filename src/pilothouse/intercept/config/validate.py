@@ -1,4 +1,4 @@
-"""How the items of a configuration fit together: what is wrong, and what has no effect."""
+"""Checks between the items of a configuration: what is wrong, and what has no effect."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pilothouse.intercept.config.items import Config, Item, ListenPort, Modification
 
 NO_SERVER = (0, -1)
-"""What `server_id` of a listener has when it connects by itself."""
+"""Values of a listener's `server_id` when it connects by itself."""
 UNSUPPORTED = ("XMPP_SSL_FORWARDER", "QUIC_TRANSPARENT_PROXY")
 ENCODERS = (
     "HTTP", "HTTPS", "HTTP WebSocket", "HTTP Streaming Response", "gRPC", "gRPC Streaming",
     "gRPC-Web",
 )  # fmt: skip
-"""Those whose messages the engine shows in a form of their own."""
+"""Encoders whose messages the engine shows in a form of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Problem:
 
 
 def shown(value: object) -> str:
-    """A value in a few words, whatever it is."""
+    """Describe a value in a few words, whatever it is."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -54,7 +54,7 @@ def shown(value: object) -> str:
 
 
 def misfits(config: Config) -> Iterator[Problem]:
-    """What is wrong between items that are each sound."""
+    """Yield what is wrong between items that are each sound."""
     servers = {server.id for server in config.servers}
     yield from _repeated_ids("listenPorts", config.listenPorts)
     yield from _listener_misfits(config.listenPorts, servers)
@@ -79,7 +79,7 @@ def _repeated_ids(category: str, items: Iterable[Item]) -> Iterator[Problem]:
 
 
 def _repeats(keys: Iterable[tuple[str, str, tuple[object, ...]]]) -> Iterator[Problem]:
-    """A problem for each key that an earlier item of the category has already."""
+    """Yield a problem for each key that an earlier item of the category has already."""
     seen: dict[tuple[object, ...], int] = {}
     for at, (category, field, key) in enumerate(keys):
         if key in seen:
@@ -131,7 +131,7 @@ def _modification_misfits(
 
 
 def warnings_of(config: Config) -> list[str]:
-    """What is stored and not acted on, or not the way that one might think."""
+    """Return what is stored and not acted on, or not the way that one might think."""
     return [*_listener_warnings(config), *_server_warnings(config), *_pass_warnings(config)]
 
 

@@ -18,7 +18,7 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def values(index: int, at: float, random: Random, **more: str) -> dict[str, str]:
-    """The values of one send, the same at each place where a variable stands.
+    """Return the values of one send, the same at each place where a variable stands.
 
     `index` counts sends from 1, `at` is the time of the send in epoch milliseconds, and `more`
     are variables that only some plans have.
@@ -34,5 +34,5 @@ def values(index: int, at: float, random: Random, **more: str) -> dict[str, str]
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """The text with its variables replaced; other `{{…}}` stay, for pages have their own."""
+    """Replace the variables of a text; other `{{…}}` stay, for pages have their own."""
     return _VARIABLE.sub(lambda found: values.get(found[1], found[0]), text)

@@ -72,7 +72,7 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
     )
     listeners = ProxyListeners(master.proxy)
     commands = _assemble(options, link, clock, master, history, listeners)
-    # What is here now stays: the collector need not look at it again and again.
+    # What is allocated by now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     serving = asyncio.create_task(link.serve(commands.do))
@@ -111,7 +111,7 @@ def _assemble(
 
     async def find(target: SendTarget) -> list[str]:
         is_pages = bool(target.session)
-        # A listed name cannot be told from where it led, and what it leads to is judged anyway.
+        # A listed name is not known by the address it led to, and that is judged anyway.
         host = target.host if is_pages else target.ip or target.host
         return await guard.addresses(host, target.port, is_pages=is_pages)
 
@@ -152,7 +152,7 @@ def _assemble(
 
 
 def _policy(told: dict[str, Any]) -> Policy:
-    """Return where a browser may go whose session is over."""
+    """Return the policy for where a browser may go whose session is over."""
     hosts = told.get("allowed_hosts")
     return Policy(
         allowed_hosts=None if hosts is None else tuple(hosts),

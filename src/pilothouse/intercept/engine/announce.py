@@ -1,4 +1,4 @@
-"""Which packets the owner is told of: each one once, when it is in the file. Pure."""
+"""The packets that are reported to the owner: each one once, when it is in the file. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Announcer:
-    """Knows a new packet by its id: the file hands them out in the order of the batches."""
+    """Finder of new packets by their ids, which the file gives in the order of the batches."""
 
     def __init__(self) -> None:
         self._newest = 0
 
     def rows(self, exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
-        """The rows that are new in a batch that was written."""
+        """Return the rows that are new in a batch that was written."""
         found = [
             _row(packet_id, exchange, sent)
             for exchange in exchanges

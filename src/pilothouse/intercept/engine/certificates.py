@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "Pilothouse"
-"""As what it is shown in the stores of browsers and systems."""
+"""Name under which it is shown in the stores of browsers and systems."""
 
 
 def ca_folder(folder: Path) -> Path:
-    """Where the authority lives, private to the user; made if it is missing."""
+    """Return the authority's folder, private to the user; it is made if it is missing."""
     ca = folder / "ca"
     ca.mkdir(mode=0o700, parents=True, exist_ok=True)
     ca.chmod(0o700)
@@ -27,12 +27,12 @@ def ca_folder(folder: Path) -> Path:
 
 
 def ca_pem(folder: Path) -> bytes:
-    """The authority's certificate, without its key; the authority is made if it is missing."""
+    """Return the authority's certificate, without its key; the authority is made if missing."""
     return _store(folder).default_ca.to_pem()
 
 
 def spki_hash(folder: Path) -> str:
-    """Base64 SHA-256 of the public key, as Chromium's --ignore-certificate-errors-spki-list has it.
+    """Return the Base64 SHA-256 of the key, for --ignore-certificate-errors-spki-list of Chromium.
 
     Every certificate that the proxy shows has the authority's own key, so this one hash covers
     them all.

@@ -1,4 +1,4 @@
-"""What the owner may ask the engine to do."""
+"""The commands that the engine takes from its owner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Commands:
         open_jobs: Callable[[], Jobs],
         spki: str = "",
     ) -> None:
-        """`spki` is the hash of the key of all certificates that are shown."""
+        """Take what the commands use; `spki` is the hash of the key of all certificates shown."""
         self._spki = spki
         self._changes = changes
         self._listeners = listeners
@@ -56,7 +56,7 @@ class Commands:
         self._made_jobs: Jobs | None = None
 
     async def do(self, name: str, args: dict[str, Any]) -> Any:
-        """Raises Fault."""
+        """Carry out a command by its name; raises Fault."""
         is_command = not name.startswith("_") and name not in ("do", "close")
         command = getattr(self, name, None) if is_command else None
         if command is None:
@@ -86,7 +86,7 @@ class Commands:
         return self._history.state()
 
     async def flush(self) -> None:
-        """Returns when all that was recorded until now is in the file."""
+        """Return when all that was recorded until now is in the file."""
         await self._history.flush()
 
     # Listeners
@@ -113,8 +113,8 @@ class Commands:
         port: int = 0,
         secret: str = "",
     ) -> dict[str, Any]:
-        """A listener for one browser, whose packets are its session's alone. `port` is the one that
-        it had before the engine was started anew, or 0 for any.
+        """Open a listener for one browser, whose packets are its session's alone. `port` is the one
+        that it had before the engine was started anew, or 0 for any.
 
         Raises:
             NotAvailable
@@ -128,7 +128,7 @@ class Commands:
         await self._listeners.close_browser(name)
 
     async def end_session(self, session: str) -> None:
-        """Its rules and jobs end with it, and what is held for it goes on."""
+        """End a session's rules and jobs; what is held for it goes on."""
         self._mocks.set(session, [])
         self._breakpoints.set(session, [])
         self._breakpoints.release(session)
@@ -178,7 +178,7 @@ class Commands:
     async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
         return await self._jobs.bulk_send(plan)
 
-    # Without a session, jobs of all.
+    # Without a session, the jobs of all sessions.
 
     async def job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
         return self._jobs.job(job_id, session)

@@ -1,6 +1,6 @@
-"""Connections before any request: pass-through, and the last look at where they lead.
+"""Connections before any request: pass-through, and the last check of where they lead.
 
-An addon of mitmproxy, beside `capture`.
+An addon of mitmproxy, beside `Capture`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ConnectionHooks:
             data.server.error = f"port {address[1]} is one of Pilothouse's own"
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        """A name may have resolved to somewhere else since it was looked at."""
+        """Close it if its name has come to lead to a port of ours since it was looked at."""
         peer = data.server.peername
         if peer is None or not self._guard.concerns(peer[1]) or _is_upstream(data):
             return
@@ -80,6 +80,6 @@ class ConnectionHooks:
 
 
 def _is_upstream(data: ServerConnectionHookData) -> bool:
-    """The proxy that the listener itself goes through."""
+    """Return whether the server is the proxy that the listener itself goes through."""
     mode = data.client.proxy_mode
     return isinstance(mode, UpstreamMode) and data.server.address == mode.address

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def take_standard_output() -> socket.socket:
-    """The owner's socket, which came as standard output; what is printed goes to stderr now."""
+    """Take the owner's socket, given as standard output; what is printed goes to stderr now."""
     link = socket.socket(fileno=os.dup(1))
     os.dup2(2, 1)
     return link
@@ -45,7 +45,7 @@ class EngineLink:
         return cls(*await asyncio.open_unix_connection(sock=link, limit=LONGEST_LINE))
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Send an event, unless the owner does not keep up; it is then told how many it missed."""
+        """Send an event, unless the owner does not keep up; later it gets how many it missed."""
         if self._writer.is_closing():
             return
         if self._writer.transport.get_write_buffer_size() > FULL:
@@ -66,7 +66,7 @@ class EngineLink:
         """Answer requests, each in a task of its own, until the owner closes the socket."""
         while line := await self._line():
             if (request := _request(line)) is None:
-                # All that it records would be lost with the engine for one odd line.
+                # To end for one odd line would lose all that the engine records.
                 logger.error("a request of %d bytes is none, and is not answered", len(line))
                 continue
             task = asyncio.create_task(self._answer(request, do))
@@ -74,7 +74,7 @@ class EngineLink:
             task.add_done_callback(self._running.discard)
 
     async def _line(self) -> bytes:
-        """Return the next line; nothing at the end, which one without end comes to as well."""
+        """Return the next line, empty at the end and for a last one that has no end."""
         try:
             return await self._reader.readline()
         except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ class EngineLink:
 
 
 def _request(line: bytes) -> dict[str, Any] | None:
-    """Return the request of a line; None: it is none."""
+    """Return the request of a line, None if it is none."""
     try:
         request = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -125,7 +125,7 @@ def _reported(fault: Fault) -> dict[str, Any]:
 
 
 class LogHandler(logging.Handler):
-    """Sends log records to the owner."""
+    """Handler that sends log records to the owner."""
 
     def __init__(self, link: EngineLink, clock: Clock) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which mitmproxy mode serves a listen port of the configuration. Pure."""
+"""Choice of the mitmproxy mode that serves a listen port of the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Wanted:
 
 
 def wanted(config: Mapping[str, Any]) -> list[Wanted]:
-    """One for each listen port, in order."""
+    """Return one for each listen port, in order."""
     servers = {server["id"]: server for server in config["servers"]}
     return [_wanted(port, servers.get(port.get("server_id"))) for port in config["listenPorts"]]
 
@@ -74,7 +74,7 @@ def _scheme(kind: str, server: Mapping[str, Any]) -> str:
 
 
 def _uses_tls(server: Mapping[str, Any]) -> bool:
-    """The encoder HTTPS is HTTP over TLS."""
+    """Return whether it speaks TLS: the encoder HTTPS is HTTP over TLS."""
     return bool(server["use_ssl"]) or server["encoder"] == "HTTPS"
 
 

@@ -27,20 +27,20 @@ class Listener:
 
     wanted: Wanted
     session: str = ""
-    """Whose browser it serves; empty for those of the configuration."""
+    """Session whose browser it serves; empty for those of the configuration."""
     upstream: int = 0
     """Port of the proxy of a session, which decides where its browser may go; 0 for none."""
     secret: str = field(default="", repr=False)
-    """Shown by that browser, and to that proxy, where the system does not tell whose they are."""
+    """Secret that the browser shows us, and we that proxy, where the system names no owner."""
     instance: ServerInstance[Any] | None = None
-    """Only while it runs."""
+    """Server of mitmproxy, only while it runs."""
     port: int = 0
-    """The real one, also where any free one was asked for."""
+    """Port it really has, also where any free one was asked for."""
     reason: str = ""
 
     @property
     def is_judged(self) -> bool:
-        """Whether what it takes is judged behind it."""
+        """True if the proxy behind it judges what it takes."""
         return bool(self.upstream)
 
     def state(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ NOBODY = Listener(Wanted(0, 0, ""))
 
 
 class ProxyListeners:
-    """Starts, finds and ends them. Each has a mode object of its own, by which it is found."""
+    """All listeners, started, found and ended; each is found by a mode object of its own."""
 
     def __init__(self, proxy: Proxyserver) -> None:
         self._proxy = proxy
@@ -68,7 +68,7 @@ class ProxyListeners:
         self._changing = asyncio.Lock()
 
     def of(self, client: Client) -> Listener:
-        """The listener that took a client's connection."""
+        """Return the listener that took a client's connection."""
         return self._by_mode.get(id(client.proxy_mode), NOBODY)
 
     def states(self) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ class ProxyListeners:
         return {name: listener.port for name, listener in self._browsers.items()}
 
     def ports(self) -> frozenset[int]:
-        """On which we listen ourselves."""
+        """Return the ports on which we listen ourselves."""
         return self._ports
 
     async def configure(self, config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -106,7 +106,7 @@ class ProxyListeners:
     async def open_browser(
         self, name: str, session: str, upstream: int | None, port: int, secret: str
     ) -> Listener:
-        """A proxy for one browser; all its traffic goes through the proxy on port `upstream`."""
+        """Open a proxy for one browser; all its traffic goes on to port `upstream`."""
         mode = f"upstream:http://{HOST}:{upstream}" if upstream else "regular"
         async with self._changing:
             if old := self._browsers.pop(name, None):

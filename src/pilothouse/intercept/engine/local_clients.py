@@ -1,8 +1,8 @@
 # mypy: allow-untyped-calls
-"""Which users of this machine may be clients of the proxy: our own and root, or by a token.
+"""Users of this machine who may be clients of the proxy: our own and root, or by a token.
 
-An addon of mitmproxy, and its first one. A client of another user is hung up on before it has
-said anything. Where everybody is to be asked for the token, or the system does not tell who has
+An addon of mitmproxy, and its first one. A client of another user is disconnected before it has
+sent anything. Where everybody is to be asked for the token, or the system does not tell who has
 connected, a client of an HTTP proxy shows it in Proxy-Authorization, which goes no further. The
 listener of a session's browser has a secret of its own for that, which is good for the session's
 proxy behind it, too. A forwarder has no place for a token: it stays our own user's.
@@ -44,11 +44,11 @@ class LocalClients:
         self._token = token
         self._asks_everybody = asks_everybody
         self._unknown: WeakSet[Client] = WeakSet()
-        """Those that have to show the token."""
+        """Clients that have to show the token."""
         self._tunnels: WeakSet[Client] = WeakSet()
-        """Those that have one."""
+        """Clients that have opened a tunnel."""
         self._reported: set[int] = set()
-        """Ports of which it was logged that somebody was refused."""
+        """Ports for which a refused client was logged."""
 
     def client_connected(self, client: Client) -> None:
         # Refused until it is known: mitmproxy logs what is raised here, and goes on.

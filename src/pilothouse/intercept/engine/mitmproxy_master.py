@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Hooks(AddonManager):
-    """Calls addons by a table: mitmproxy looks every hook up anew in every addon, per event."""
+    """Addon manager with a table: mitmproxy looks every hook up in every addon, per event."""
 
     def __init__(self, master: Master) -> None:
         super().__init__(master)
@@ -57,7 +57,7 @@ class Hooks(AddonManager):
 
 
 class EngineMaster(Master):
-    """Without mitmproxy's own `run`: its listeners are started by `ProxyListeners`.
+    """Master without mitmproxy's own `run`: its listeners are started by `ProxyListeners`.
 
     `upstream_ca` is a file with authorities that upstream servers may be signed by, besides the
     public ones. `client_cert` is what servers that ask for a certificate are shown.
@@ -80,7 +80,7 @@ class EngineMaster(Master):
             ssl_insecure=not verify,
             ssl_verify_upstream_trusted_ca=trusted,
             client_certs=str(client_cert) if client_cert else None,
-            # What a forwarder was sent is what its server gets.
+            # A forwarder's server gets the Host header as the client sent it.
             keep_host_header=True,
             # Only for bodies that grow beyond it; known sizes are judged by `capture`.
             stream_large_bodies=str(KEPT_BODY),
@@ -108,11 +108,11 @@ def _eager_task(
 
 
 _KEPT: set[asyncio.Task[Any]] = set()
-"""The event loop itself holds tasks only weakly."""
+"""Tasks that are kept from being collected: the event loop holds them only weakly."""
 
 
 def _bundle(folder: Path, extra: Path) -> Path:
-    """The public authorities and the given ones in one file."""
+    """Write the public authorities and the given ones into one file, and return its path."""
     import certifi
 
     bundle = folder / "upstream-ca.pem"

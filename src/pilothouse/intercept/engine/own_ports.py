@@ -1,4 +1,4 @@
-"""Keeps clients of the proxy away from Pilothouse's own ports, however they spell the address."""
+"""Guard that keeps clients of the proxy from Pilothouse's own ports, however spelt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pilothouse.core.net.url_policy import Kind, Policy
 
 _HOME = frozenset({"loopback", "special"})
-"""Special holds 0.0.0.0 and ::, which lead to this machine as well."""
+"""Kinds of addresses of this machine: special has 0.0.0.0 and ::, which lead to it as well."""
 
 
 class OwnPortGuard:
-    """Looks closer only where the port is one of ours: all other traffic costs one look-up."""
+    """Guard that looks closer only at ports of ours: all other traffic costs one look-up."""
 
     def __init__(self, listening: Callable[[], frozenset[int]], policy: Policy) -> None:
-        """`policy` is for what a browser had asked for whose session is over."""
+        """Take `policy` for what a browser had asked for whose session is over."""
         self._listening = listening
         self._policy = policy
         self._blocked: frozenset[int] = frozenset()
@@ -35,8 +35,8 @@ class OwnPortGuard:
     def concerns(self, port: int, *, is_judged: bool = False) -> bool:
         """Tell whether a port is one of Pilothouse's own.
 
-        Where `is_judged`, a proxy behind us looks where each host leads, and tells its session
-        what it refused. It knows all ports that we were told of, but not those of our listeners.
+        Where `is_judged`, a proxy behind us checks where each host leads, and reports to its
+        session what it refused. It knows all ports that we were given, but not our listeners'.
         """
         is_ours = port in self._listening() or (port in self._blocked and not is_judged)
         return is_ours and port not in self._allowed
@@ -69,7 +69,7 @@ class OwnPortGuard:
         return self._policy.check_address(host, address, port).allowed
 
     async def leads_home(self, host: str) -> bool:
-        """Whether a host is this machine, by its spelling or by what it resolves to."""
+        """Return whether a host is this machine, by its spelling or by what it resolves to."""
         try:
             named = canonical_host(host)
         except UrlError:

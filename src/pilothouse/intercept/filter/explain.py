@@ -30,7 +30,7 @@ _CONTENT = {
 
 
 def render(node: Node) -> str:
-    """The filter that reads as this tree, with every parenthesis that says how it groups."""
+    """Return the filter that reads as this tree, with every parenthesis that says how it groups."""
     if isinstance(node, Compare):
         return f"{node.column} {node.operator} {_written(node)}"
     word = " && " if isinstance(node, And) else " || "
@@ -40,7 +40,7 @@ def render(node: Node) -> str:
 
 
 def described(node: Node) -> str:
-    """The same in a sentence."""
+    """Describe the same in a sentence."""
     if isinstance(node, Compare):
         return _sentence(node)
     word = " and " if isinstance(node, And) else " or "
@@ -51,7 +51,7 @@ def described(node: Node) -> str:
 
 
 def explained(text: str) -> dict[str, Any]:
-    """The answer of `filter_explain`; raises BadFilter."""
+    """Return the answer of `filter_explain`; raises BadFilter."""
     if not text.strip():
         return {"filter": text, "meaning": "every exchange", "plan": _planned(plan_of(text))}
     parsed, plan = parse(text), plan_of(text)

@@ -1,4 +1,4 @@
-"""How a filter is read: its grammar, and what each part of it becomes."""
+"""The grammar of filters, and what each part of it becomes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ CHUNK: /(?:[^\s()&|\\]|\\(?:.|$)|&(?!&)|\|(?!\|))(?:[^()&|\\]|\\(?:.|$)|&(?!&)|\
 SPACE: /\s+/
 %ignore SPACE
 """
-"""After a value the parser knows whether a closing parenthesis belongs to it, so values may hold
-balanced ones. Pieces keep no text: what a value says is cut from the filter, blanks included."""
+"""Grammar for Lark. After a value the parser knows whether a closing parenthesis belongs to it, so
+values may hold balanced ones. Pieces keep no text: values are cut from the filter, with blanks."""
 
 _ESCAPED = re.compile(r"\\([\"'\\])")
 
 
 class Span(NamedTuple):
-    """Where a value without quotes stands."""
+    """Place of a value without quotes."""
 
     start: int
     end: int
@@ -69,7 +69,7 @@ class FilterGroup(NamedTuple):
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
-    """Works bottom up while the parser reads, so that depth costs no recursion."""
+    """Builder that works bottom up while the parser reads, so that depth costs no recursion."""
 
     def either(self, *parts: Raw | FilterGroup) -> FilterGroup:
         return _grouped(Or, parts)
@@ -92,7 +92,7 @@ class _Builder(Transformer[Token, Any]):
 
 
 def read(text: str) -> Node:
-    """The tree of a filter; raises BadFilter."""
+    """Parse a filter into its tree; raises BadFilter."""
     try:
         found: Raw | FilterGroup = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedInput as error:
@@ -127,7 +127,7 @@ def _resolved(text: str, found: Raw | FilterGroup) -> Node:
     column, operator, value = found
     end = operator.end_pos or 0
     if text[end] in "=~<>!":
-        # Taken as part of the value, a === b would be asked for the value "= b", and never found.
+        # Taken as part of the value, a === b would search for the value "= b", and never find it.
         raise bad(
             f"there is no operator {operator}{text[end]}",
             operator.start_pos or 0,

@@ -1,4 +1,4 @@
-"""Which literal text an RE2 pattern cannot match without, and how the text index is asked for it.
+"""Literal text that an RE2 pattern cannot match without, as a query to the text index.
 
 The index holds trigrams of folded text, so case does not matter here. Whatever is not understood
 is left out: too little only costs time, too much would lose hits.
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 SHORTEST = 3
 MOST_TRIGRAMS = 32
-"""Of a longer literal only those that cover it are asked for."""
+"""Most trigrams of a literal; of one with more only those that cover it are searched for."""
 _QUANTIFIERS = "*+?{"
 _NOT_A_CHARACTER = "bBAzdDwWsS"
 _CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _FOLDED_ALIKE_BELOW = "\u0250"
-"""From here on the index and RE2 differ in what they take for one letter: each has its version of
-Unicode."""
+"""Character from which on the index and RE2 differ in what they take for one letter: each has its
+version of Unicode."""
 
 type Needed = str | AllOf | AnyOf
 
@@ -36,7 +36,7 @@ class _NotUnderstood(Exception):
 
 
 def needed_by(pattern: str) -> Needed | None:
-    """What every text that matches contains, in whatever case; None if nothing long is known."""
+    """Return what each text that matches contains, in any case; None if nothing long is known."""
     scanner = _Scanner(pattern)
     try:
         found = scanner.alternatives()
@@ -46,7 +46,7 @@ def needed_by(pattern: str) -> Needed | None:
 
 
 def index_query(needed: Needed, *, any_case: bool) -> str | None:
-    """The index's expression for it; None where no trigram of it can be asked for."""
+    """Return the index's expression for it; None where no trigram of it can be searched for."""
     if isinstance(needed, str):
         return " AND ".join(_quoted(part) for part in _trigrams(needed, any_case)) or None
     queries = [index_query(part, any_case=any_case) for part in needed.parts]
@@ -58,14 +58,14 @@ def index_query(needed: Needed, *, any_case: bool) -> str | None:
 
 
 def words(needed: Needed) -> list[str]:
-    """The literals, for telling."""
+    """Return the literals, to be shown."""
     if isinstance(needed, str):
         return [needed]
     return [word for part in needed.parts for word in words(part)]
 
 
 def _trigrams(literal: str, any_case: bool) -> list[str]:
-    """All of a short one: each that is asked for spares texts that would be read in vain."""
+    """Return a literal's trigrams, all of a short one: each spares reading some texts in vain."""
     last = len(literal) - SHORTEST
     starts = range(last + 1) if last < MOST_TRIGRAMS else [*range(0, last, SHORTEST), last]
     parts = (literal[start : start + SHORTEST] for start in starts)
@@ -85,7 +85,7 @@ def _quoted(trigram: str) -> str:
 
 
 class _Scanner:
-    """Reads a pattern that RE2 has accepted, so brackets are known to be balanced."""
+    """Scanner of a pattern that RE2 has accepted, so brackets are known to be balanced."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -96,7 +96,7 @@ class _Scanner:
         return self.at >= len(self.pattern)
 
     def alternatives(self) -> Needed | None:
-        """Up to the closing parenthesis or the end."""
+        """Read up to the closing parenthesis or the end."""
         branches = [self._sequence()]
         while not self.at_end and self.pattern[self.at] == "|":
             self.at += 1
@@ -129,7 +129,7 @@ class _Scanner:
         return parts[0] if parts else None
 
     def _atom(self) -> tuple[str, Needed | None]:
-        """The character that stands here, or what a group needs."""
+        """Read the character that stands here, or what a group needs."""
         character = self.pattern[self.at]
         self.at += 1
         if character == "\\":
@@ -170,7 +170,7 @@ class _Scanner:
         return found
 
     def _skip_class(self) -> None:
-        """A class ends at the first bracket that is not its first character."""
+        """Skip a class: it ends at the first bracket that is not its first character."""
         first = self.at + self.pattern.startswith("^", self.at)
         self.at = first
         while self.pattern[self.at] != "]" or self.at == first:
@@ -186,7 +186,7 @@ class _Scanner:
         self.at += 1
 
     def _repeats(self) -> int | None:
-        """How often at least what stands before is repeated; None without a quantifier."""
+        """Return how often at least what stands before is repeated; None without a quantifier."""
         least: int | None = None
         while not self.at_end and self.pattern[self.at] in _QUANTIFIERS:
             mark = self.pattern[self.at]
@@ -203,7 +203,7 @@ class _Scanner:
         return least
 
     def _counted(self) -> int | None:
-        """{2}, {2,} or {2,5}; anything else in braces is literal."""
+        """Read {2}, {2,} or {2,5}; None for anything else in braces, which is literal."""
         end = self.pattern.find("}", self.at)
         inside = self.pattern[self.at + 1 : end] if end > 0 else ""
         low, _, high = inside.partition(",")

@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _MILLISECONDS = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]*)?")
 _BOOLEANS = {"true": 1, "1": 1, "false": 0, "0": 0}
 _SWALLOWED = re.compile(rf"(?i)\s(and|or|\||&)\s+({'|'.join(COLUMNS)})\s*(==|!=|=~|!~|[<>])")
-"""Another condition, within what is read as a value."""
+"""Pattern of another condition within what is read as a value."""
 _OPERATORS = {
     "text": "== != =~ !~",
     "content": "== != =~ !~",
@@ -80,7 +80,7 @@ class Filter:
     text: str
     root: Node
     warnings: tuple[str, ...] = ()
-    """What was read as it stands but is hardly meant."""
+    """Warnings of what was read as it stands but is hardly meant."""
 
 
 class WrittenWord(NamedTuple):
@@ -111,7 +111,7 @@ def parse(text: str) -> Filter:
 
 
 def condition(column: WrittenWord, operator: WrittenWord, value: WrittenWord) -> Compare:
-    """A condition as it is written, checked and with its value in the column's kind.
+    """Make a condition of what is written, checked and with its value in the column's kind.
 
     Raises:
         BadFilter
@@ -135,7 +135,7 @@ def condition(column: WrittenWord, operator: WrittenWord, value: WrittenWord) ->
 
 
 def bad(what: str, position: int, expected: str, hint: str = "") -> BadFilter:
-    """The fault that says what stands where, what was expected and how it could read."""
+    """Return the fault that says what stands where, what was expected and how it could read."""
     return BadFilter(
         f"filter, position {position}: {what}; expected {expected}",
         hint=f"{hint}; for example: {EXAMPLE}" if hint else f"for example: {EXAMPLE}",
@@ -163,14 +163,14 @@ def _value(column: str, kind: str, sign: Operator, value: WrittenWord) -> str | 
 
 
 def literal_pattern(text: str) -> str:
-    """The pattern that matches this text and nothing else."""
+    """Return the pattern that matches this text and nothing else."""
     import re2
 
     return str(re2.escape(text))
 
 
 def check_pattern(pattern: str, position: int, *, ignore_case: bool) -> None:
-    """Raises BadFilter when RE2 does not take it."""
+    """Check a pattern; raises BadFilter when RE2 does not take it."""
     try:
         compile_pattern(pattern, ignore_case=ignore_case)
     except BadPattern as error:
@@ -192,7 +192,7 @@ def _number(value: WrittenWord) -> int:
 
 
 def _time(value: WrittenWord) -> int:
-    """Epoch milliseconds, whole as the history shows them; without an offset it is UTC."""
+    """Return epoch milliseconds, whole as the history shows them; without an offset it is UTC."""
     if _MILLISECONDS.fullmatch(value.text):
         return int(float(value.text))
     try:

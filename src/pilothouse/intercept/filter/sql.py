@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 type Sql = tuple[str, tuple[str | int, ...]]
-"""With its values."""
+"""A condition with its values."""
 type Test = tuple[Callable[[str], str], tuple[str | int, ...]]
 
 FAR = 2_000
@@ -70,7 +70,7 @@ _ROWS_COST = (
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What the index of texts or of urls is asked."""
+    """Query to the index of texts or of urls."""
 
     table: Literal["text", "url"]
     query: str
@@ -79,7 +79,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Of `every` part the hits in common, else the hits of any."""
+    """Lookups joined: of `every` part the hits in common, else the hits of any."""
 
     every: bool
     parts: tuple[Lookup | Lookups, ...]
@@ -87,13 +87,13 @@ class Lookups:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """How a filter is carried out."""
+    """Plan by which a filter is carried out."""
 
     sql: str = "1"
     values: tuple[str | int, ...] = ()
     coarse: str | None = None
-    """Where parts of it are judged by our own functions, which take their time: what the others
-    leave of the rows."""
+    """Condition of the parts without our own functions, which take their time: it leaves the rows
+    that these have to judge. None if the filter needs none of them."""
     coarse_values: tuple[str | int, ...] = ()
     lookup: Lookup | Lookups | None = None
     equalities: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class QueryPlan:
 
     @property
     def is_narrow(self) -> bool:
-        """Few rows have to be looked at, as far as can be told without looking."""
+        """True if few rows have to be looked at, as far as can be known without looking."""
         return self.lookup is not None or bool(self.equalities)
 
 
@@ -111,7 +111,7 @@ EVERYTHING = QueryPlan()
 
 @lru_cache(maxsize=256)
 def plan_of(text: str) -> QueryPlan:
-    """The plan for a filter; nothing but blanks asks for everything. Raises BadFilter."""
+    """Make the plan for a filter; nothing but blanks asks for everything. Raises BadFilter."""
     if not text.strip():
         return EVERYTHING
     parsed = parse(text)
@@ -138,7 +138,7 @@ def _condition(node: Node) -> Sql:
 
 
 def _coarse(node: Node) -> Sql | None:
-    """What holds of every row that the filter lets through, without our functions; None: all."""
+    """Return the part without our functions, true of each row that passes the filter; None: all."""
     if isinstance(node, Compare):
         return None if _calls_python(node) else _compared(node)
     parts = [_coarse(part) for part in node.parts]
@@ -169,7 +169,7 @@ def _compared(node: Compare) -> Sql:
 
 
 def _test(node: Compare) -> Test:
-    """SQL that says of a column whether the positive form of the condition holds."""
+    """Return SQL that says of a column whether the positive form of the condition holds."""
     value = node.value
     if node.is_pattern:
         return (lambda x: f"found(?, {x})"), (value,)
@@ -185,7 +185,7 @@ def _test(node: Compare) -> Test:
 
 
 def _time_test(operator: str, value: int) -> Test:
-    """Times are shown in whole milliseconds and kept with fractions; what is shown decides."""
+    """Return a test of times as they are shown, in whole milliseconds: they have fractions."""
     if operator == ">":
         return (lambda x: f"{x} >= ?"), (value + 1,)
     if operator == ">=":
@@ -262,7 +262,7 @@ def _calls_python(node: Node) -> bool:
 
 
 def _costs(node: Node) -> list[str]:
-    """Why it takes long, once for texts and once for rows."""
+    """Explain why it takes long, once for texts and once for rows."""
     leaves = [leaf for leaf in leaves_of(node) if _calls_python(leaf)]
     texts = [leaf for leaf in leaves if COLUMNS[leaf.column] == "content"]
     rows = [leaf for leaf in leaves if leaf not in texts]

@@ -1,7 +1,7 @@
-"""Carries what is committed over from SQLite's log into the file, beside the thread that writes.
+"""The thread that carries what is committed from SQLite's log into the file, beside the writer.
 
-Left to the writer, it falls into whichever commit makes the log too long: that one then waits for
-the disk, and so do the packets behind it.
+Left to the writer, that happens in whichever commit makes the log too long: that one then waits
+for the disk, and so do the packets behind it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 ATTEMPTS = 5
-"""The log begins anew only after a moment in which all of it was carried over."""
+"""Attempts at a time: the log begins anew only after a moment in which all was carried over."""
 
 
 class LogCarrier:
-    """Works from when it is made until it is closed."""
+    """Thread that works from when it is made until it is closed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,12 +30,12 @@ class LogCarrier:
         self._thread.start()
 
     def notice(self) -> None:
-        """Something was committed."""
+        """Note that something was committed."""
         if not self._written.is_set():
             self._written.set()
 
     def close(self) -> None:
-        """Returns when nothing of it holds the file any more."""
+        """Stop, and return when nothing of it holds the file any more."""
         self._stop.set()
         self._written.set()
         self._thread.join()

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
 
 KEPT = 0.95
-"""What is left of the cap's bytes after room was made."""
+"""Part of the cap's bytes that is left after room was made."""
 STEP_S = 0.010
 MOST_AT_ONCE = 2048
 PAGES_AT_ONCE = 64
 LOOK_S = 60.0
-"""How often the age of the oldest packet is looked at."""
+"""Seconds between two looks at the age of the oldest packet."""
 
 # Both packets of an exchange or none: one whose other packet is younger waits for it.
 _OLD = "FROM packets WHERE id <= ?1 AND coalesce(peer_id, 0) <= ?1"
 
 
 class Evictor:
-    """Evicts when the file holds more than `max_bytes`, or packets older than `max_age_s`."""
+    """Evictor for a file of more than `max_bytes`, and of packets older than `max_age_s`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Evictor:
         max_age_s: float = 0.0,
         clock: Clock = lambda: time.time() * 1000,
     ) -> None:
-        """Without an age, packets may be as old as they like."""
+        """Take the caps; without an age, packets may be as old as they like."""
         self._connection = connection
         self._max_bytes = max_bytes
         self._max_age_s = max_age_s
@@ -101,7 +101,7 @@ class Evictor:
         return True
 
     def _reach(self, before: int, packets: int) -> int:
-        """The last id of the next step; that of the last packet if there are not so many."""
+        """Return the last id of the next step; that of the last packet if there are not so many."""
         found = self._connection.execute(
             "SELECT id FROM packets ORDER BY id LIMIT 1 OFFSET ?", (packets - 1,)
         ).fetchone()
@@ -109,7 +109,7 @@ class Evictor:
         return min(max(found[0], before + 1), last) if found else int(last)
 
     def _reach_old(self, before: int, packets: int) -> int:
-        """The last id of the next step that is too old; where it begins if there is none."""
+        """Return the last id of the next step that is too old; where it begins if there is none."""
         since = self._clock() - self._max_age_s * 1000
         rows = self._connection.execute(
             "SELECT id, time FROM packets WHERE id > ? ORDER BY id LIMIT ?", (before, packets)

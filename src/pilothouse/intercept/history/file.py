@@ -1,4 +1,4 @@
-"""The history's file in the hands of the one thread that writes it.
+"""The history's file as the one thread that writes it uses it.
 
 SQLite in WAL mode: what was committed outlives the process. Other processes may write the same
 file; ids are taken and rows are counted under the lock of the transaction.
@@ -25,7 +25,7 @@ BUSY_S = 5.0
 CACHE_KIB = 8192
 LOG_BYTES = 16 << 20
 LOG_PAGES = 8_192
-"""In the log when a commit carries them over itself: far more than checkpoint.py leaves there."""
+"""Pages in the log when a commit carries them over itself: far more than checkpoint.py leaves."""
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NUMBERS = (
     "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'packets'), 0),"
@@ -42,7 +42,7 @@ class NotOurs(Exception):
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing; the lock is taken at once, so that what was read stays true."""
+    """Commit all of the block or nothing; it locks at once, so that what was read stays true."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -56,9 +56,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def open_file(path: Path, clock: Clock, after: int = 0) -> tuple[sqlite3.Connection, str]:
-    """The history's connection and, where an unusable file stood in its place, what became of it.
+    """Open the history; return the connection, and what became of an unusable file in its place.
 
-    Ids of a new file go on from `after`, so that an id which was once told never means another
+    Ids of a new file go on from `after`, so that an id which was once given never means another
     packet.
 
     Raises:
@@ -72,7 +72,7 @@ def open_file(path: Path, clock: Clock, after: int = 0) -> tuple[sqlite3.Connect
 
 
 def identity(path: Path) -> Identity:
-    """Which file it is; None if there is none."""
+    """Return the file's device and inode; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -136,7 +136,7 @@ def _check(connection: sqlite3.Connection, names: set[str]) -> None:
 
 
 def set_aside(path: Path, clock: Clock) -> str:
-    """The file and its companions under a name of their own, so that they stay one database."""
+    """Rename the file and its companions alike, so that they stay one database; return the name."""
     stamp = iso(clock()).replace(":", "").replace("-", "").replace(".", "")
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
     for end in ("-wal", "-shm", ""):
@@ -187,12 +187,12 @@ def _write(
 
 
 def last_id(connection: sqlite3.Connection) -> int:
-    """The highest id that a packet ever had."""
+    """Return the highest id that a packet ever had."""
     return int(connection.execute(_NUMBERS).fetchone()[0])
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, int]:
-    """What the file knows of itself."""
+    """Return the facts that the file has of itself, by name."""
     return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 

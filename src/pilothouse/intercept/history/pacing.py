@@ -1,4 +1,4 @@
-"""How much work fits into one step, learned from how long the steps take."""
+"""Amount of work that fits into one step, learned from how long the steps take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FASTER = 1.5
-"""What a step may grow by at once: one that was too short costs little, one too long is felt."""
+"""Factor by which a step may grow at once: one too short costs little, one too long is felt."""
 
 
 class Pace:
@@ -23,7 +23,7 @@ class Pace:
 
     @contextmanager
     def step(self) -> Iterator[int]:
-        """The amount for one step, which lasts as long as the block."""
+        """Yield the amount for one step, which lasts as long as the block."""
         begun = time.monotonic()
         yield self.amount
         took = max(time.monotonic() - begun, 1e-6)

@@ -1,4 +1,4 @@
-"""Which rows a batch of exchanges becomes. Pure: ids are handed out here, the file is elsewhere."""
+"""The rows that a batch of exchanges becomes. Pure: ids are given here, the file is elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UPDATED = (
     "status duration_ms error type server_ip server_port peer_id peer_time peer_length"
     " peer_modified"
 ).split()
-"""What a row learns later: where its exchange went, and how it ended."""
+"""Columns that a row learns later: where its exchange went, and how it ended."""
 AT_ONCE = 128
 """Rows per statement. While one runs, the interpreter is free for others, and after each the thread
 waits for its turn, which takes far longer than preparing a statement of any size; so few long ones.
@@ -40,7 +40,7 @@ class PostedExchange(NamedTuple):
     number: int
     exchange: Exchange
     sides: int
-    """Those that were there when it was posted."""
+    """Sides that were there when it was posted."""
     size: int
 
 
@@ -65,13 +65,13 @@ class WriteBatch:
     contents: list[Row] = field(default_factory=list)
     chunks: list[Row] = field(default_factory=list)
     updates: list[Row] = field(default_factory=list)
-    """Id, then the values of `UPDATED`."""
+    """Rows of an id, then the values of `UPDATED`."""
     exchanges: list[Ids] = field(default_factory=list)
     last_id: int = 0
 
 
 def planned(entries: Sequence[PostedExchange], last_id: int, evicted_to: int) -> WriteBatch:
-    """Ids in the order of the posts, after `last_id`; an exchange that was evicted begins anew."""
+    """Give ids in the order of the posts, after `last_id`; an evicted exchange begins anew."""
     found: dict[int, Ids] = {}
     for entry in entries:
         exchange = entry.exchange
@@ -140,7 +140,7 @@ def _peer(peer_id: int, peer: WireMessage | None) -> Row:
 
 
 def storable(row: Row) -> Row:
-    """The row with what SQLite does not take made into what it does."""
+    """Return the row with what SQLite does not take made into what it does."""
     return tuple(map(_storable, row))
 
 
@@ -153,7 +153,7 @@ def _storable(value: Any) -> Any:
 
 
 def statements(before: str, rows: Sequence[Row], after: str = "") -> Iterator[tuple[str, Row]]:
-    """SQL for all rows, each statement with the values of as many as it takes."""
+    """Yield SQL for all rows, each statement with the values of as many as it takes."""
     for part in batched(rows, AT_ONCE, strict=False):
         marks = f"({','.join('?' * len(part[0]))})"
         values = tuple(value for row in part for value in row)

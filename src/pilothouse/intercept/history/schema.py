@@ -79,7 +79,7 @@ COLUMNS: dict[str, str] = {
     "full_text": "content",
     "full_text_i": "content",
 }
-"""What a filter may name, with its kind. `server_name` is ours, beyond the spec."""
+"""Columns that a filter may name, with their kinds. `server_name` is ours, beyond the spec."""
 
 PER_PACKET = frozenset({"id", "length", "time", "modified"})
 """Columns in which the two packets of an exchange differ: either may match."""
@@ -88,4 +88,4 @@ ORDERS = (
     "id length client_ip client_port server_ip server_port time resend modified type encode group"
     " method url status"
 ).split()
-"""What a page may be ordered by."""
+"""Columns that a page may be ordered by."""

@@ -1,7 +1,7 @@
-"""How the tables of the text index are named: two for each segment of the history.
+"""Names of the tables of the text index: two for each segment of the history.
 
 A segment begins with the packet whose id its tables bear and ends before the next one. Few large
-ones are quick to search, since each is asked on its own; several let the index shrink, since its
+ones are quick to search, since each is searched by itself; several let the index shrink, since its
 rows cannot be deleted and only whole tables go.
 """
 
@@ -18,7 +18,7 @@ _NAME = re.compile(rf"(?:{'|'.join(KINDS)})_(\d+)")
 
 
 def segments(names: Iterable[str]) -> list[int]:
-    """Ids of the first packets of the segments, in order, from the names of all tables."""
+    """Return the ids of the segments' first packets, in order, from the names of all tables."""
     return sorted({int(found[1]) for name in names if (found := _NAME.fullmatch(name))})
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 STEP_S = 0.008
 MOST_CHARS = 80_000
 LEAST_CHARS = 20_000
-"""Text that is indexed in one transaction: less where the machine is busy with other things."""
+"""Characters that are indexed in one transaction: fewer where the machine is busy otherwise."""
 STEP_ROWS = 128
 MOST_UNMERGED = 16
 """Steps after which their blocks are merged in spite of traffic: a search reads them all."""
 MOST_PAGES = 24
 LEAST_PAGES = 8
-"""Of an index that are merged in one transaction."""
+"""Pages of an index that are merged in one transaction."""
 OVERLAP = 2
 """Characters that two parts of a long text share, so that no trigram falls between them."""
 HEAVIEST = 16_384
@@ -48,7 +48,7 @@ _TABLES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'
 
 
 class IndexedText(NamedTuple):
-    """A piece of what a packet has to be found by."""
+    """Piece of what a packet has to be found by."""
 
     id: int
     url: str
@@ -58,7 +58,7 @@ class IndexedText(NamedTuple):
 
 
 class IndexProgress(NamedTuple):
-    """The facts that are the index's own."""
+    """Facts of the file that are the index's own."""
 
     indexed_to: int
     segment_began: int
@@ -66,14 +66,14 @@ class IndexProgress(NamedTuple):
 
 
 class Indexer:
-    """Keeps the index up with the packets, a few milliseconds of work at a time."""
+    """Indexer that keeps up with the packets, a few milliseconds of work at a time."""
 
     def __init__(self, connection: sqlite3.Connection, segment_size: int) -> None:
-        """A segment takes no more packets once it has about so many characters of text."""
+        """Take the characters of text, about, after which a segment gets no more packets."""
         self._connection = connection
         self._segment_size = segment_size
         self._parts: deque[IndexedText] = deque()
-        """Read, but not indexed yet."""
+        """Texts that were read, but not indexed yet."""
         self._progress = self._read_progress()
         self._inserting = Pace(STEP_S, least=LEAST_CHARS, most=MOST_CHARS)
         self._merging = Pace(STEP_S, least=LEAST_PAGES, most=MOST_PAGES)
@@ -84,7 +84,7 @@ class Indexer:
         self._find_tables()
 
     def tail(self, last_id: int) -> int:
-        """How many packets are not indexed yet, or fewer where ids are missing."""
+        """Return how many packets are not indexed yet; too many where ids are missing."""
         return last_id - self._progress.indexed_to
 
     def step(self) -> bool:
@@ -147,7 +147,7 @@ class Indexer:
             yield part
 
     def _insert(self, parts: list[IndexedText], before: IndexProgress) -> IndexProgress:
-        """Index them, all in one segment; how far it has got with them."""
+        """Index parts, all in one segment; return how far it has got with them."""
         indexed_to, segment, size = before
         is_full = size >= self._segment_size
         if not segment or (is_full and parts[0].is_first):
@@ -166,7 +166,7 @@ class Indexer:
         return IndexProgress(max(complete, default=indexed_to), segment, size)
 
     def _create(self, table: str) -> None:
-        """Left to itself, FTS5 now and then merges for a long time while it commits."""
+        """Create a table without automatic merges, which at times take long while FTS5 commits."""
         self._connection.execute(
             f"CREATE VIRTUAL TABLE {table}"
             " USING fts5(text, tokenize='trigram', detail=none, content='')"
@@ -194,7 +194,7 @@ class Indexer:
         return True
 
     def _is_merged(self, table: str, pages: int) -> bool:
-        """Whether nothing was left to merge."""
+        """Merge some pages; return whether nothing was left to merge."""
         with transaction(self._connection):
             before = self._connection.total_changes
             self._tune(table, "merge", pages)
@@ -221,7 +221,7 @@ class Indexer:
         return int(found) if found else facts(self._connection)["evicted_to"] + 1
 
     def _doom(self, segment: int) -> None:
-        """Take tables out of the readers' sight at once; emptying them takes longer."""
+        """Hide tables from the readers at once; emptying them takes longer."""
         with transaction(self._connection):
             for name in tables(segment):
                 self._connection.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
@@ -260,7 +260,7 @@ class Indexer:
 
 
 def _parts(packet_id: int, url: str, text: str, size: int) -> Iterator[IndexedText]:
-    """The same rowid may be inserted again: without positions its tokens are simply added."""
+    """Yield a text in parts with one rowid: without positions its tokens are simply added."""
     starts = range(0, max(1, len(text) - OVERLAP), size - OVERLAP)
     for start in starts:
         yield IndexedText(

@@ -1,4 +1,4 @@
-"""Recording: exchanges go in from the proxy's loop, one thread brings them into the file.
+"""Recording: exchanges are posted in the proxy's loop, one thread writes them into the file.
 
 The loop is never kept waiting. What it posts is queued, taken in batches and committed within some
 20 ms. Between batches the thread indexes texts and makes room, in steps of about 10 ms. When the
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pilothouse.intercept.model import Exchange, WireMessage
 
 LINGER_S = 0.020
-"""From one batch to the next, unless somebody waits for it."""
+"""Seconds from one batch to the next, unless somebody waits for it."""
 IDLE_S = 0.1
-"""Without a post for so long, the thread tends the index."""
+"""Seconds without a post after which the thread tends the index."""
 ELSEWHERE_S = 5.0
-"""After so long, what other processes wrote and did not index is looked for."""
+"""Seconds after which it looks for what other processes wrote and did not index."""
 RETRY_S = 0.5
 CLOSE_S = 15.0
 BATCH_POSTS = 256
@@ -44,11 +44,11 @@ BATCH_BYTES = 8 << 20
 QUEUE_POSTS = 50_000
 QUEUE_BYTES = 64 << 20
 SEGMENTS = 16
-"""Of the text index, about, in a file that is full. One of them may be of packets that are gone."""
+"""Segments of the text index, about, in a full file. One may be of packets that are gone."""
 TAIL = 2_000
 """Packets that may wait for the index while traffic goes on."""
 
-# A fault of what was posted, not of the file.
+# Errors of what was posted, not of the file.
 UNFIT = (
     sqlite3.ProgrammingError,
     sqlite3.InterfaceError,
@@ -71,11 +71,11 @@ class _File:
     carrier: LogCarrier
 
     def tend(self) -> bool:
-        """One step of what can wait; False if nothing is left to do."""
+        """Do one step of what can wait; False if nothing is left to do."""
         return self.make_room() or self.index.step()
 
     def make_room(self) -> bool:
-        """Tables of packets that are gone go first, or more packets than needed would follow."""
+        """Drop tables of packets that are gone, then evict: else more than needed would follow."""
         if self.index.drop_step():
             return True
         if not self.room.step():
@@ -85,7 +85,7 @@ class _File:
 
 
 class HistoryWriter:
-    """Made in the proxy's loop, and used there alone."""
+    """Writer of the history, made in the proxy's loop and used there alone."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class HistoryWriter:
         on_rows: Callable[[list[Exchange]], None] | None = None,
         on_state: Callable[[str], None] | None = None,
     ) -> None:
-        """Both are called in the loop: `on_rows` with the exchanges of each batch that was
-        committed, `on_state` with the reason when nothing can be written, and with none when it
+        """Start the thread. In the loop, `on_rows` is called with the exchanges of each batch that
+        was committed, `on_state` with the reason when nothing can be written, and with none when it
         can be again."""
         self._path = path
         self._max_bytes = max_bytes
@@ -123,7 +123,7 @@ class HistoryWriter:
         self._written_bytes = 0
         self._last_id = 0
         self._singly = 0
-        """So many posts are to be written one by one."""
+        """Number of posts that are to be written one by one."""
         self._committed_at = 0.0
         self._has_chores = True
         self._is_idle = False
@@ -180,7 +180,7 @@ class HistoryWriter:
         await asyncio.to_thread(self._thread.join, CLOSE_S)
 
     def state(self) -> dict[str, Any]:
-        """Whether all is being written; `reason` says why not, `lost` how many packets are lost."""
+        """Return whether all is written: `ok`, else `reason`; `lost` counts lost packets."""
         return {
             "ok": not self._reason,
             "reason": self._reason,
@@ -195,7 +195,7 @@ class HistoryWriter:
         self._wake.set()
 
     def _without_bodies(self, exchange: Exchange) -> int:
-        """Its rows and heads are kept, and the true lengths in them."""
+        """Drop its bodies and return its size; rows, heads and true lengths are kept."""
         if not self._bodies_dropped:
             log.warning("the disk is too slow for the traffic: bodies are left out of the history")
         for name in ("request", "response"):
@@ -207,7 +207,7 @@ class HistoryWriter:
         return _size(exchange.request) + _size(exchange.response)
 
     def _push_out(self) -> None:
-        """Make place in the queue: the newest are kept."""
+        """Drop the oldest of the queue: the newest are kept."""
         with suppress(IndexError):
             oldest = self._queue.popleft()
             self._posted_bytes -= oldest.size
@@ -268,7 +268,7 @@ class HistoryWriter:
         return file
 
     def _turn(self, file: _File) -> None:
-        """Rest until there is something to write, then write it."""
+        """Wait until there is something to write, then write it; tend the index meanwhile."""
         if not self._queue and not self._stop.is_set():
             if not self._has_chores:
                 self._has_chores = not self._wake.wait(ELSEWHERE_S)
@@ -345,7 +345,7 @@ class HistoryWriter:
         self._reason = reason
 
     def _fail(self, error: Exception) -> None:
-        """The file is opened anew for the next attempt: after an error its state is not known."""
+        """Close the file, to be opened anew: after an error its state is not known."""
         self._close_file()
         if history_file.is_damage(error):
             with suppress(OSError):
@@ -379,7 +379,7 @@ def _size(sent: WireMessage | None) -> int:
 
 
 def _missing(exchange: Exchange) -> int:
-    """How many of its packets are not in the file."""
+    """Return how many of its packets are not in the file."""
     return (exchange.request is not None and not exchange.request_id) + (
         exchange.response is not None and not exchange.response_id
     )

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _OF_CURL = ("accept", "user-agent")
-"""What curl adds by itself unless told otherwise."""
+"""Headers that curl adds by itself unless it is given others."""
 _VERSIONS = {"HTTP/1.0": "--http1.0", "HTTP/2": "--http2", "HTTP/3": "--http3"}
 _EXPECTS_ABOVE = 1024 * 1024
 _LONGEST_WORD = 100_000
-"""Linux starts no program with an argument of 128 KiB; what a shell does itself may be longer."""
+"""Longest argument: Linux starts no program with one of 128 KiB; a shell's own may be longer."""
 _USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def curl(detail: Detail, redactor: Redactor) -> str:
-    """The command; comments at its end say what it cannot repeat.
+    """Return the command; comments at its end say what it cannot repeat.
 
     Raises:
         InvalidInput: it is no HTTP request.
@@ -65,7 +65,7 @@ def curl(detail: Detail, redactor: Redactor) -> str:
 
 
 def quoted(text: bytes) -> str:
-    """One word for a POSIX shell. Bytes that a terminal might act on are written as octal."""
+    """Quote one word for a POSIX shell. Bytes that a terminal might act on are written as octal."""
     readable = _readable(text)
     if readable is not None:
         return "'" + readable.replace("'", "'\\''") + "'"
@@ -99,7 +99,7 @@ def _method(head: Head, body: bytes) -> list[str]:
 
 
 def _place(head: Head, detail: Detail, redactor: Redactor) -> list[str]:
-    """The URL; a target that is no plain path is given apart, as curl would change it."""
+    """Return the URL; a target that is no plain path is given apart, as curl would change it."""
     row = detail.row
     scheme = {"ws": "http", "wss": "https"}.get(row["scheme"], row["scheme"]) or "http"
     host = row["server_name"] or row["server_ip"]
@@ -141,7 +141,7 @@ def _headers(head: Head, body: bytes, detail: Detail, redactor: Redactor) -> tup
 
 
 def _body(request: Side, redactor: Redactor) -> bytes:
-    """As it was sent, unless there was something to mask in it."""
+    """Return it as it was sent, unless there was something to mask in it."""
     if not request.body:
         return b""
     shown, is_text = shown_body(request.head, request.body, redactor)
@@ -153,7 +153,7 @@ def _body(request: Side, redactor: Redactor) -> bytes:
 
 
 def _data(body: bytes) -> tuple[list[str], str]:
-    """The option that carries the body, and what stands before the command."""
+    """Return the option that carries the body, and what stands before the command."""
     if not body:
         return [], ""
     if len(body) <= _LONGEST_WORD and _readable(body) is not None:

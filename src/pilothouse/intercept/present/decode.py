@@ -1,4 +1,4 @@
-"""What a message says: content codings undone, bytes as text.
+"""Readable content of messages: content codings undone, bytes as text.
 
 Nothing here fails. A body that ends early gives what could be decoded, one that is broken or coded
 in an unknown way gives its raw bytes, and a small one that would become huge is cut.
@@ -49,7 +49,7 @@ _CHARSETS = (
 
 
 def headers_of(head: bytes) -> list[tuple[str, str]]:
-    """Name and value of each header, in order; folded lines are joined."""
+    """Return name and value of each header, in order; folded lines are joined."""
     lines = _FOLD.sub(b" ", head).splitlines()[1:]
     found = []
     for line in lines:
@@ -60,7 +60,7 @@ def headers_of(head: bytes) -> list[tuple[str, str]]:
 
 
 def decoded(head: bytes, body: bytes, limit: int = DECODED_LIMIT) -> bytes:
-    """The body with its content codings undone, at most `limit` bytes of it."""
+    """Return the body with its content codings undone, at most `limit` bytes of it."""
     codings = _codings(head)
     if not codings or not body:
         return body[:limit]
@@ -77,12 +77,12 @@ def decoded(head: bytes, body: bytes, limit: int = DECODED_LIMIT) -> bytes:
 
 
 def is_text(head: bytes, body: bytes) -> bool:
-    """Whether the body, decoded, is for people or parsers to read."""
+    """Return whether the body, decoded, is for people or parsers to read."""
     return _charset(head, decoded(head, body, SAMPLE)) is not None
 
 
 def text_of(head: bytes, body: bytes) -> str:
-    """What a search looks through: the head, then the body as text.
+    """Return what a search looks through: the head, then the body as text.
 
     Of a binary body these are the strings in it, so that a search for a word inside still hits.
     """
@@ -91,7 +91,7 @@ def text_of(head: bytes, body: bytes) -> str:
 
 
 def body_text(head: bytes, body: bytes, limit: int = DECODED_LIMIT) -> str:
-    """The body alone, decoded, as text in its character set; of a binary one the strings in it."""
+    """Return the body alone, decoded, as text in its charset; of a binary one its strings."""
     content = decoded(head, body, limit)
     charset = _charset(head, content[:SAMPLE])
     if charset is None:
@@ -100,7 +100,7 @@ def body_text(head: bytes, body: bytes, limit: int = DECODED_LIMIT) -> str:
 
 
 def _lenient(data: bytes) -> str:
-    """As UTF-8, also where its last character is cut; as Latin-1 where it is not UTF-8."""
+    """Decode as UTF-8, also where the last character is cut; else as Latin-1."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -109,14 +109,14 @@ def _lenient(data: bytes) -> str:
 
 
 def _codings(head: bytes) -> list[str]:
-    """In the order in which they were applied."""
+    """Return the content codings in the order in which they were applied."""
     found = b",".join(_CODINGS.findall(head))
     names = (name.strip().lower() for name in found.decode("latin-1").split(","))
     return [name for name in names if name not in ("", "identity")]
 
 
 def _charset(head: bytes, sample: bytes) -> str | None:
-    """Name of the character set of text, empty where none is declared; None if it is binary."""
+    """Return the charset of text, empty where none is declared; None if it is binary."""
     for mark, name in _BOMS:
         if sample.startswith(mark):
             return name
@@ -153,11 +153,11 @@ def _is_utf8(sample: bytes) -> bool:
     return True
 
 
-# Each gives the content, cut at the limit; None if nothing of it can be decoded.
+# Each returns the content, cut at the limit; None if nothing of it can be decoded.
 
 
 def _inflated(data: bytes, limit: int, window: int) -> bytes | None:
-    """One stream or, as gzip may have it, several on end."""
+    """Decompress one stream or, as gzip may have it, several on end."""
     parts: list[bytes] = []
     room, offset = limit, 0
     stream = zlib.decompressobj(window)
@@ -188,7 +188,7 @@ def _gunzipped(data: bytes, limit: int) -> bytes | None:
 
 
 def _undeflated(data: bytes, limit: int) -> bytes | None:
-    """With the wrapper that the standard asks for, or raw as some servers send it."""
+    """Decompress with the wrapper that the standard asks for, or raw as some servers send it."""
     found = _inflated(data, limit, zlib.MAX_WBITS)
     return found if found is not None else _inflated(data, limit, -zlib.MAX_WBITS)
 

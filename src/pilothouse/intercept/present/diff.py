@@ -1,4 +1,4 @@
-"""In what two exchanges differ: start lines, headers and bodies, masked and bounded.
+"""Differences of two exchanges: start lines, headers and bodies, masked and bounded.
 
 JSON bodies are compared by their values, other texts by lines, everything else by its bytes.
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 MOST_CHANGES = 100
 MOST_LINES = 200
 MOST_CHARACTERS = 300
-"""Of one value or line."""
+"""Characters of one value or line that are shown."""
 _COMPARED_LINES = 1_000
-"""After what both begin and end with alike: the comparison takes the square of it."""
+"""Most lines that are compared, after what both begin and end with: it takes their square."""
 _DEEPEST = 40
 _ABSENT = object()
 
 
 def diff(a: Detail, b: Detail, redactor: Redactor) -> dict[str, Any]:
-    """`identical`, and for request and response what differs."""
+    """Return `identical`, and for request and response what differs."""
     sides = {
         "request": _side(a.request, b.request, redactor),
         "response": _side(a.response, b.response, redactor),
@@ -123,7 +123,7 @@ def _json(body: bytes) -> object:
 
 
 def _changes(a: Any, b: Any, path: str, depth: int) -> Iterator[Change]:
-    """What differs below a path, in the order of `a`, then of `b`."""
+    """Yield what differs below a path, in the order of `a`, then of `b`."""
     if depth < _DEEPEST and isinstance(a, dict) and isinstance(b, dict):
         for key in dict.fromkeys((*a, *b)):
             below = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key)}]"
@@ -156,7 +156,7 @@ def _lines(a: bytes, b: bytes) -> dict[str, Any]:
 
 
 def _alike(a: list[str], b: list[str]) -> int:
-    """How many lines both begin with."""
+    """Return how many lines both begin with."""
     pairs = zip(a, b, strict=False)
     shortest = min(len(a), len(b))
     return next((place for place, (old, new) in enumerate(pairs) if old != new), shortest)

@@ -28,11 +28,11 @@ _UNKNOWN_TYPE = "x-unknown"
 _USUAL_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _NO_SIDE = (b"", b"", 0)
 _OPCODES = {"TEXT": 1, "BINARY": 2, "CLOSE": 8, "PING": 9, "PONG": 10}
-"""Of WebSocket frames, by what stands in the column `method`."""
+"""Opcodes of WebSocket frames, by what stands in the column `method`."""
 
 
 def har(exchanges: Iterable[Detail], redactor: Redactor) -> dict[str, Any]:
-    """The whole archive, in order of time."""
+    """Return the whole archive, in order of time."""
     entries: list[Record] = []
     sockets: dict[str, Record] = {}
     for detail in sorted(exchanges, key=_started):
@@ -96,7 +96,7 @@ def _entry(detail: Detail, redactor: Redactor) -> Record:
 
 
 def _times(detail: Detail) -> tuple[float, float]:
-    """Milliseconds to the response's first byte, and from there to its last."""
+    """Return milliseconds to the response's first byte, and from there to its last."""
     total = max(0.0, float(detail.row["duration_ms"] or 0.0))
     if detail.request is None or detail.response is None:
         return round(total, 3), 0.0
@@ -181,7 +181,7 @@ def _comment(body: bytes, length: int) -> Record:
 
 
 def _stand_in(detail: Detail, redactor: Redactor) -> Record:
-    """The entry of a connection whose handshake is not here, or that had none."""
+    """Return the entry of a connection whose handshake is not here, or that had none."""
     made = _entry(detail, redactor)
     # A WebSocket begins with a GET, also where that was not recorded.
     method = "GET" if detail.row["type"] == "WebSocket" else ""
@@ -222,7 +222,7 @@ def _lines(headers: list[dict[str, str]], name: str) -> list[str]:
 
 
 def _pairs(encoded: str, redactor: Redactor) -> list[Record]:
-    """Read from what is masked already, and masked once more by name."""
+    """Parse pairs that are masked already, and mask them once more by name."""
     pairs = parse_qsl(encoded, keep_blank_values=True, errors="replace")
     masked: Any = redactor.value([{"name": name, "value": value} for name, value in pairs])
     records: list[Record] = masked

@@ -1,4 +1,4 @@
-"""How packets are shown: rows of a page and the two sides of an exchange, masked and cut.
+"""Packets as they are shown: rows of a page and the two sides of an exchange, masked and cut.
 
 Everything is masked before it is cut, so that no cut leaves half of a secret behind.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.ports import Detail, Side
 
 ROW = ("id", "method", "url", "status", "length", "time", "server_name", "client_ip", "group")
-"""What a row shows unless other fields are asked for."""
+"""Fields that a row shows unless others are asked for."""
 FIELDS = tuple(
     dict.fromkeys(
         (
@@ -39,20 +39,20 @@ FIELDS = tuple(
         )
     )
 )
-"""What a row can show."""
+"""Fields that a row can show."""
 
 _FLAGS = frozenset({"resend", "modified"})
 _NEVER_CUT = frozenset({"time", "client_ip", "server_ip", "direction"})
 _ROW_CHARACTERS = 310
 _FIELD_CHARACTERS = 40
-"""For each field of a row beyond the default ones."""
+"""Characters for each field of a row beyond the default ones."""
 _LONGEST_ESCAPE = 6
 _CUTS = (12_000, 2_000, 400, 200, 120, 80, 56, 40, 24, 12)
-"""How long a text in a row may be; a page takes the longest with which it fits."""
+"""Lengths at which a text in a row may be cut; a page takes the longest with which it fits."""
 
 
 def chosen(fields: Sequence[str] | None) -> tuple[str, ...]:
-    """The fields of a row.
+    """Return the fields that a row is to show.
 
     Raises:
         InvalidInput: one is none.
@@ -72,7 +72,7 @@ def chosen(fields: Sequence[str] | None) -> tuple[str, ...]:
 def rows_view(
     rows: Sequence[dict[str, Any]], fields: tuple[str, ...], redactor: Redactor
 ) -> list[dict[str, Any]]:
-    """Rows of a page. Long texts are cut just as far as the page needs, and the row says so."""
+    """Return a page's rows. Long texts are cut as far as the page needs, and the row says so."""
     whole = [_row(row, fields, redactor) for row in rows]
     more = max(0, len(fields) - len(ROW)) * _FIELD_CHARACTERS
     room = max(len(whole), 10) * (_ROW_CHARACTERS + more)
@@ -101,7 +101,7 @@ def _row(row: dict[str, Any], fields: tuple[str, ...], redactor: Redactor) -> di
 
 
 def _cost(row: dict[str, Any], most: int) -> int:
-    """How many characters of JSON a row takes at the most, if its texts are cut there."""
+    """Return how many characters of JSON a row takes at the most, if its texts are cut there."""
     cost = 3
     for name, value in row.items():
         cost += len(name) + 4
@@ -115,7 +115,7 @@ def _cost(row: dict[str, Any], most: int) -> int:
 
 
 def _cut(row: dict[str, Any], most: int) -> dict[str, Any]:
-    """The row with its long texts cut; `truncated` has the whole length of each."""
+    """Return the row with its long texts cut; `truncated` has the whole length of each."""
     kept = {
         name: _kept(value, most)
         for name, value in row.items()
@@ -133,8 +133,8 @@ def _kept(text: str, most: int) -> int:
 
 
 def _escaped(text: str) -> int:
-    """What a character of the text may cost in JSON. Judged in the cheapest way: texts come from
-    outside, and may be nothing but characters that are escaped."""
+    """Return what a character of the text may cost in JSON. Judged in the cheapest way: texts come
+    from outside, and may be nothing but characters that are escaped."""
     plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return 1 if plain else _LONGEST_ESCAPE
 
@@ -150,7 +150,7 @@ HELD_BODY_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which part of a body is shown, in bytes of its decoded and masked form."""
+    """Part of a body that is shown, in bytes of its decoded and masked form."""
 
     offset: int
     most: int
@@ -165,11 +165,11 @@ class BodyPart:
     total: int
     """Bytes of the whole body, decoded and masked."""
     next_offset: int | None
-    """Where to read on; None at the end."""
+    """Offset from which to read on; None at the end."""
 
 
 def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> BodyPart:
-    """Text is never cut within a character; what is no text is shown as base64."""
+    """Cut a part out, never within a character of text; what is no text becomes base64."""
     content, readable = shown_body(head, body, redactor)
     piece = content[wanted.offset : wanted.offset + wanted.most]
     if readable:
@@ -184,7 +184,7 @@ def body_part(head: bytes, body: bytes, wanted: Range, redactor: Redactor) -> Bo
 
 
 def shown_body(head: bytes, body: bytes, redactor: Redactor) -> tuple[bytes, bool]:
-    """The body decoded and masked, and whether it is text (then in UTF-8)."""
+    """Return the body decoded and masked, and whether it is text (then in UTF-8)."""
     if not is_text(head, body):
         return cast("bytes", redactor.value(decoded(head, body))), False
     text = redactor.text(body_text(head, body), header(head, "content-type"))
@@ -192,7 +192,7 @@ def shown_body(head: bytes, body: bytes, redactor: Redactor) -> tuple[bytes, boo
 
 
 def header(head: bytes, name: str) -> str:
-    """The first value of a header, empty without one."""
+    """Return the first value of a header, empty without one."""
     return next((value for key, value in headers_of(head) if key.lower() == name), "")
 
 
@@ -204,7 +204,7 @@ def headers_view(head: bytes, redactor: Redactor) -> list[dict[str, str]]:
 def detail_view(
     detail: Detail, redactor: Redactor, ranges: dict[str, Range] | None
 ) -> dict[str, Any]:
-    """Both sides of an exchange as the spec shows them; bodies only where ranges are given."""
+    """Return both sides of an exchange as the spec has them; bodies only where ranges are given."""
     row = detail.row
     sides = {"request": detail.request, "response": detail.response}
     made: dict[str, Any] = {
@@ -239,7 +239,7 @@ def detail_view(
 def _trailers(
     sides: dict[str, Side | None], redactor: Redactor
 ) -> dict[str, list[dict[str, str]]] | None:
-    """Headers that came after a body; gRPC tells its outcome there."""
+    """Return headers that came after a body; gRPC has its outcome there."""
     trailed = {name: side.trailers for name, side in sides.items() if side and side.trailers}
     return {name: headers_view(b"\r\n" + raw, redactor) for name, raw in trailed.items()} or None
 
@@ -247,7 +247,7 @@ def _trailers(
 def _originals(
     sides: dict[str, Side | None], redactor: Redactor, ranges: dict[str, Range] | None
 ) -> dict[str, dict[str, Any]] | None:
-    """What a side was before it was changed, with the beginning of its body if bodies are shown."""
+    """Return a side before it was changed, with its body's beginning if bodies are shown."""
     made: dict[str, dict[str, Any]] = {}
     for name, side in sides.items():
         if side is None or side.original_head is None:
@@ -260,7 +260,7 @@ def _originals(
 
 
 def _beginning(head: bytes, body: bytes, most: int, redactor: Redactor) -> dict[str, Any]:
-    """The first bytes of a body that can be read no further here."""
+    """Return the first bytes of a body that can be read no further here."""
     part = body_part(head, body, Range(0, most), redactor)
     made: dict[str, Any] = {"body": part.text}
     if part.is_base64:
@@ -275,7 +275,7 @@ def _timing(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(side: Side) -> dict[str, Any]:
-    """What a packet measures on the wire, and how much of its body was kept if not all."""
+    """Return a packet's sizes on the wire, and how much of its body was kept if not all."""
     made: dict[str, Any] = {"id": side.id, "length": side.length, "body": side.body_length}
     if len(side.body) < side.body_length:
         made["kept"] = len(side.body)
@@ -307,7 +307,7 @@ def _bodies(
 
 
 def _rest(name: str, part: BodyPart, shown: Range) -> dict[str, Any]:
-    """Which bytes of a body are shown, of how many, and how to get the next ones."""
+    """Return which bytes of a body are shown, of how many, and how to get the next ones."""
     made: dict[str, Any] = {"offset": min(shown.offset, part.total), "total": part.total}
     if part.total >= DECODED_LIMIT:
         made["total_is_exact"] = False  # not more than this is decoded
@@ -323,7 +323,7 @@ def _rest(name: str, part: BodyPart, shown: Range) -> dict[str, Any]:
 
 
 def held_view(held: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """A held message as text, instead of the bytes that the engine tells."""
+    """Return a held message as text, instead of the bytes that the engine sends."""
     head, body = base64.b64decode(held["head"]), base64.b64decode(held["body"])
     made = {
         **held,
@@ -337,7 +337,7 @@ def held_view(held: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 
 def unmasked_head(given: str, held: dict[str, Any], redactor: Redactor) -> bytes:
-    """The head that somebody wrote after a masked one, with its untouched lines as they were."""
+    """Return a head that was written after a masked one, with untouched lines as they were."""
     head = base64.b64decode(held["head"])
     lines = [line for line in head.splitlines() if line]
     originals = dict(zip(_shown_lines(head, redactor), lines, strict=True))
@@ -350,12 +350,12 @@ def unmasked_head(given: str, held: dict[str, Any], redactor: Redactor) -> bytes
 
 
 def start_view(line: str, redactor: Redactor) -> str:
-    """A start line masked word by word, for a secret at the end of its URL ends with the URL."""
+    """Mask a start line word by word, for a secret at the end of its URL ends with the URL."""
     return " ".join(redactor.url(word) for word in line.split(" "))
 
 
 def _shown_lines(head: bytes, redactor: Redactor) -> list[str]:
-    """Start line and headers, one text for each line of the head, masked."""
+    """Return start line and headers, one text for each line of the head, masked."""
     lines = [line.decode("utf-8", "replace") for line in head.splitlines() if line]
     shown = [start_view(line, redactor) for line in lines[:1]]
     for line in lines[1:]:

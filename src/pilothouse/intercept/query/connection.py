@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 BUSY_S = 5.0
 CACHE_KIB = 8192
 TEXTS_KEPT = 2
-"""Both packets of an exchange: several conditions read the same two."""
+"""Texts kept, both packets of an exchange: several conditions read the same two."""
 
 
 class Deadline:
-    """Ends a walk when its time is over, but never before the walk has got on."""
+    """Deadline that ends a scan when its time is over, but never before the scan has got on."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -49,7 +49,7 @@ class Deadline:
         return max(0.0, self._until - self._now())
 
     def visit(self, row: int) -> int:
-        """Called by SQL for each row before it is judged, in the order of the walk."""
+        """Note a row before it is judged, in the scan's order; stop in time. Called by SQL."""
         self.judged, self._current = self._current, row
         if self.judged and self.over:
             self.stopped = True
@@ -57,7 +57,7 @@ class Deadline:
         return 1
 
     def keep(self, row: int, key: Any) -> int:
-        """Called by SQL for each row that passed."""
+        """Note a row that passed. Called by SQL."""
         self.matched = row, key
         return row
 
@@ -100,12 +100,12 @@ class ReadConnection:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file is still the one that was opened: a damaged one is replaced."""
+        """True while the file is the one that was opened: a damaged one is replaced."""
         return self._file is not None and self._file == _identity(self._path)
 
     @contextmanager
     def snapshot(self) -> Iterator[FileState]:
-        """The history as it is now, the same for every statement within."""
+        """Hold the history as it is now, the same for every statement within."""
         self.given_up.clear()
         self.db.execute("BEGIN")
         try:
@@ -142,7 +142,7 @@ class ReadConnection:
 
 
 class FileState:
-    """What the file says of itself at one moment."""
+    """State of the file at one moment, as it says itself."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db

@@ -1,4 +1,4 @@
-"""Where a page of the history ended, as the opaque word that goes on from there."""
+"""Cursors: where a page of the history ended, as an opaque word that goes on from there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowOrder:
 
 
 def read_order(text: str) -> RowOrder:
-    """`column direction`; raises InvalidInput."""
+    """Parse `column direction`; raises InvalidInput."""
     column, direction = (*text.split(), "", "")[:2] if len(text.split()) == 2 else ("", "")
     if column not in ORDERS or direction.lower() not in ("asc", "desc"):
         raise InvalidInput(
@@ -44,14 +44,14 @@ def read_order(text: str) -> RowOrder:
 
 @dataclass(frozen=True, slots=True)
 class CursorPosition:
-    """The last row that was given, and what is still to be done with those behind it."""
+    """Position after the last row that was given, with what is left to do with those behind it."""
 
     key: str | int | float | None = None
-    """Its value in the column of the order."""
+    """Value of that row in the column of the order."""
     id: int = 0
-    """0: none yet."""
+    """Id of that row; 0: none yet."""
     skip: int = 0
-    """Rows of `offset` that were not passed before time was over."""
+    """Number of rows of `offset` that were not passed before time was over."""
     low: int = 0
     high: int = 0
     """Ids that were sorted together, for orders without an index; 0: not yet chosen."""
@@ -63,7 +63,7 @@ def write_cursor(place: CursorPosition, order: RowOrder, question: tuple[str, st
 
 
 def read_cursor(text: str, order: RowOrder, question: tuple[str, str | None]) -> CursorPosition:
-    """The place that a cursor of the same filter, order and session names; raises InvalidInput."""
+    """Return the position of a cursor for this filter, order and session; raises InvalidInput."""
     if not text:
         return CursorPosition()
     packed = _unpacked(text)

@@ -1,8 +1,8 @@
-"""Searches large texts with patterns from outside, in bounded time.
+"""Search of large texts for patterns from outside, in bounded time.
 
 RE2 takes time in proportion to the text, but the factor depends on pattern and text together, and
-there is no way to stop it. So a large text is first tried in pieces, and given up if these take
-too long.
+there is no way to stop it. So a large text is first tried in pieces, and given up if these take too
+long.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pilothouse.core.regex import compile_pattern
 PIECE = 4 << 10
 MEGABYTE = 1 << 20
 ALLOWED_S = 0.1
-"""For the pieces of a megabyte, in time of the CPU. The whole then takes about as long again."""
+"""Seconds of CPU for the pieces of a megabyte. The whole then takes about as long again."""
 MEMORY = 8 << 20
-"""For the states of a search. What may be compiled is bounded apart, and far lower."""
+"""Bytes for the states of a search. What may be compiled is bounded apart, and far lower."""
 
 
 @lru_cache(maxsize=8)
 def searcher(pattern: str, ignore_case: bool = False) -> Any:
-    """A compiled pattern for yes-or-no questions; raises BadPattern."""
+    """Return a compiled pattern for yes-or-no questions; raises BadPattern."""
     import re2
 
     compile_pattern(pattern, ignore_case=ignore_case)
@@ -40,7 +40,7 @@ def searcher(pattern: str, ignore_case: bool = False) -> Any:
 
 
 def occurs(pattern: Any, text: bytes) -> bool | None:
-    """Whether the pattern matches somewhere; None if finding out would take too long."""
+    """Return whether the pattern matches somewhere; None if finding out would take too long."""
     if len(text) > PIECE:
         allowed = ALLOWED_S * max(1.0, len(text) / MEGABYTE)
         began = time.thread_time()

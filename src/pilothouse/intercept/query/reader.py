@@ -1,6 +1,6 @@
-"""Reads the history: pages, single exchanges, and how a filter would be carried out.
+"""Reader of the history: pages, single exchanges, and how a filter would be carried out.
 
-Ids are walked in stretches, newest or oldest first, until the page is full; the text index or an
+Ids are scanned in stretches, newest or oldest first, until the page is full; the text index or an
 index of a column says where it is worth looking. What cannot be had in the time for a scan is left
 to the next page, and the answer says so.
 """
@@ -38,19 +38,19 @@ __all__ = ["INDEXES", "HistoryReader"]
 
 SCAN_S = 0.4
 GATHER_S = 0.15
-"""For sorting all hits of a filter that seems to have few; a walk in order has the rest."""
+"""Seconds for sorting all hits of a filter that seems to have few; a scan in order has the rest."""
 WINDOW_S = 0.2
-"""For choosing what is sorted together where no index serves; reading it again has no limit."""
+"""Seconds for choosing what is sorted together without an index; reading it again has no limit."""
 COUNT_S = 0.05
 COUNT_ALL_S = 0.025
-"""Of the unfiltered page, which has to be there at once."""
+"""Seconds for counting an unfiltered page, which has to be there at once."""
 EXPORT_S = 10.0
 IDLE_CONNECTIONS = 4
 NEVER = 1e9
 
 
 class HistoryReader:
-    """Reads a history file while others write it. Any thread may call."""
+    """Reader of a history file that others write meanwhile. Any thread may call."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.monotonic) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class HistoryReader:
             reading.db.close()
 
     def page(self, ask: HistoryAsk) -> HistoryPage:
-        """Raises BadFilter, EngineUnreachable; InvalidInput for a bad order, cursor or count."""
+        """Read a page; raises BadFilter, EngineUnreachable, InvalidInput (order, cursor, count)."""
         plan, order = plan_of(ask.filter), read_order(ask.order)
         place = read_cursor(ask.cursor, order, (ask.filter, ask.session))
         _check_counts(ask)
@@ -77,7 +77,7 @@ class HistoryReader:
             return _Asked(reading, snapshot, plan, order, ask).page(place)
 
     def detail(self, packet_id: int) -> Detail:
-        """Both sides of the exchange of a packet; raises PacketNotFound."""
+        """Return both sides of the exchange of a packet; raises PacketNotFound."""
         with self._snapshot() as (_, snapshot):
             rows = _rows(snapshot, [packet_id])
             if not rows:
@@ -88,13 +88,13 @@ class HistoryReader:
         return Detail(row=row, request=request, response=response)
 
     def explain(self, text: str) -> dict[str, Any]:
-        """How a filter is read and carried out; raises BadFilter."""
+        """Explain how a filter is read and carried out; raises BadFilter."""
         from pilothouse.intercept.filter.explain import explained
 
         return explained(text)
 
     def ids(self, filter: str, limit: int, session: str | None = None) -> list[int]:
-        """The newest packets that match, newest first, as far as a long scan finds them."""
+        """Return the newest packets that match, newest first, as far as a long scan finds them."""
         plan = plan_of(filter)
         with self._snapshot() as (reading, snapshot):
             if snapshot.is_empty:
@@ -106,7 +106,7 @@ class HistoryReader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[tuple[ReadConnection, FileState]]:
-        """A connection of its own for as long as it is used; raises EngineUnreachable."""
+        """Hold a connection of its own for as long as it is used; raises EngineUnreachable."""
         reading: ReadConnection | None = None
         try:
             reading = self._taken()
@@ -180,7 +180,7 @@ class _Asked:
             low, high = (0, place.id - 1) if self.order.descending else (place.id + 1, high)
         skip = place.skip + self.ask.offset
         if self.plan is EVERYTHING and self.session is None and self.snapshot.is_gapless:
-            # The place of an offset can be reckoned.
+            # Without gaps, the id at an offset can be computed.
             low = max(low, self.snapshot.oldest)
             low, high = (low, high - skip) if self.order.descending else (low + skip, high)
             skip = 0
@@ -202,7 +202,7 @@ class _Asked:
         return self._ended(skip, found)
 
     def _ended(self, skip: int, found: Iterator[Found]) -> HistoryPage:
-        """The page of a walk that gives what matches in the order asked for."""
+        """Return the page of a scan that gives what matches in the order asked for."""
         taken = list(islice(found, skip + self.ask.limit + 1))
         given = taken[skip : skip + self.ask.limit]
         if len(taken) > skip + self.ask.limit:
@@ -217,7 +217,7 @@ class _Asked:
         return self._page(given, place, seen=len(taken), complete=False, total=(0, False))
 
     def _by_window(self, place: CursorPosition) -> HistoryPage:
-        """As many ids as can be read in time are sorted together; the next window follows."""
+        """Sort as many ids together as can be read in time; the next window follows."""
         chosen = place.low > 0
         self.reading.watch.start(NEVER if chosen else WINDOW_S)
         high = place.high or self.snapshot.newest
@@ -242,7 +242,7 @@ class _Asked:
         return self._page(given, place, seen=len(best), complete=False)
 
     def _best(self, low: int, high: int, place: CursorPosition) -> list[Found]:
-        """The first rows of the order behind the place, of all that match within the time."""
+        """Return the first rows of the order after the place, of all that match within the time."""
         wanted = place.skip + self.ask.offset + self.ask.limit + 1
         found = self.walk.by_id(low, high, descending=True, column=self.order.name)
         rank = _descending if self.order.descending else _ascending
@@ -264,7 +264,7 @@ class _Asked:
         complete: bool = True,
         total: tuple[int, bool] | None = None,
     ) -> HistoryPage:
-        """`seen` is how many rows were found, those that the offset skips among them."""
+        """Make the page; `seen` is how many rows were found, with those that the offset skips."""
         count, is_exact = self._total() if total is None else total
         question = (self.ask.filter, self.ask.session)
         if self.reading.given_up:
@@ -291,7 +291,7 @@ class _Asked:
 
 
 def _others(snapshot: FileState, session: str | None) -> bool:
-    """Whether there are packets that this session may not see."""
+    """Return whether there are packets that this session may not see."""
     if session is None:
         return False
     sql = (
@@ -322,7 +322,7 @@ def _check_counts(ask: HistoryAsk) -> None:
 
 
 def _rows(snapshot: FileState, ids: list[int]) -> list[dict[str, Any]]:
-    """The packets of these ids, in this order, with every column."""
+    """Return the packets of these ids, in this order, with every column."""
     if not ids or snapshot.is_empty:
         return []
     found = snapshot.db.execute(

@@ -1,4 +1,4 @@
-"""Walks over the history that judge packets in order, a stretch of ids at a time."""
+"""Scans of the history that judge packets in order, a stretch of ids at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 FIRST = 1_024
 WIDEST = 16_384
-"""Rows that are looked at between two glances at the clock."""
+"""Rows that are looked at between two looks at the clock."""
 FIRST_HITS = 512
 WIDEST_NARROWED = 65_536
-"""Rows that the index of a column leaves are looked through without a glance at the clock."""
+"""Rows left by the index of a column that are looked through without a look at the clock."""
 COUNTED = 32_768
 FEW = 200
 NULLABLE = frozenset({"method", "status"})
@@ -31,7 +31,7 @@ type Piece = tuple[int, int, set[int] | None]
 
 
 def stretches(low: int, high: int, *, descending: bool) -> Iterator[Piece]:
-    """The ids from `low` to `high` in growing pieces, of which nothing is known."""
+    """Yield the ids from `low` to `high` in growing pieces, of which nothing is known."""
     width = FIRST
     while low <= high:
         if descending:
@@ -46,7 +46,7 @@ def stretches(low: int, high: int, *, descending: bool) -> Iterator[Piece]:
 
 
 class Walk:
-    """One filter carried out over one snapshot, until the watch says that time is over."""
+    """One filter carried out over one snapshot, until the deadline says that time is over."""
 
     def __init__(
         self, reading: ReadConnection, snapshot: FileState, plan: QueryPlan, session: str | None
@@ -59,14 +59,14 @@ class Walk:
         self._whose = "" if session is None else " AND p.session IN (?, '')"
         self._who: tuple[str, ...] = () if session is None else (session,)
         self.complete = False
-        """Whether everything was judged that was to be."""
+        """True once everything was judged that was to be."""
         self.reached = 0
-        """Otherwise the last id that was, in the order of the walk."""
+        """Last id that was judged if not all were, in the order of the scan."""
 
     def by_id(
         self, low: int, high: int, *, descending: bool, column: str = "id"
     ) -> Iterator[Found]:
-        """What matches from `low` to `high`."""
+        """Yield what matches from `low` to `high`."""
         low, high = max(low, self._snapshot.oldest), min(high, self._snapshot.newest)
         for first, last, candidates in self._pieces(low, high, descending):
             if candidates is None:
@@ -85,7 +85,7 @@ class Walk:
     def by_index(
         self, index: str, column: str, after: Found | None, *, descending: bool
     ) -> Iterator[Found]:
-        """What matches, in the order of an index, behind `after`; those without a value last."""
+        """Yield what matches behind `after`, in an index's order; those without a value last."""
         sign, direction = ("<", "DESC") if descending else (">", "ASC")
         bands: list[tuple[str, tuple[Any, ...]]] = []
         if after is None:
@@ -108,7 +108,7 @@ class Walk:
         self.complete = True
 
     def count(self) -> tuple[int, bool]:
-        """How many rows match, and whether all were counted before time was over."""
+        """Return how many rows match, and whether all were counted before time was over."""
         if self._plan.coarse is not None or self._plan.lookup is not None:
             found = self.by_id(0, self._snapshot.newest, descending=True)
             return sum(1 for _ in found), self.complete
@@ -123,7 +123,7 @@ class Walk:
         return total, True
 
     def _pieces(self, low: int, high: int, descending: bool) -> Iterator[Piece]:
-        """All ids in order: those that the index has got to with what it says of them."""
+        """Yield all ids in order: those that the index has got to with what it says of them."""
         if self._plan.lookup is None:
             yield from stretches(low, high, descending=descending)
             return
@@ -149,7 +149,7 @@ class Walk:
             most = min(most * 2, WIDEST)
 
     def _narrowed(self, low: int, high: int, descending: bool) -> Piece:
-        """What the indexes of columns leave, if it is so little that no text need be looked up."""
+        """Return what columns' indexes leave, if it is so little that no text need be looked up."""
         if not self._plan.equalities:
             return low, high, None
         if descending:
@@ -186,7 +186,7 @@ class Walk:
         return sql, (low, high, *self._who, *values)
 
     def _verified(self, candidates: list[int], column: str) -> Iterator[Found]:
-        """Those that match, in the order given: a cross join keeps the order of its left side."""
+        """Yield those that match, in the order given: a cross join keeps that of its left side."""
         sql = (
             f"SELECT keep(p.id, p.{column}), p.{column}"
             " FROM json_each(?) hit CROSS JOIN packets p NOT INDEXED"

@@ -1,4 +1,4 @@
-"""Which packets the text index names for a filter. It may name too many, never too few."""
+"""Packets that the text index names for a filter. It may name too many, never too few."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TextIndex:
-    """Asked for one stretch of ids after the other, in either direction.
+    """The text index, asked for one stretch of ids after the other, in either direction.
 
     How far an answer goes depends on what is found: a word that hardly ever occurs is looked up
     once in each segment, one that is everywhere costs no more than the page needs.
@@ -33,7 +33,7 @@ class TextIndex:
     def candidates(
         self, lookup: Lookup | Lookups, low: int, high: int, *, descending: bool, most: int
     ) -> tuple[set[int], int]:
-        """Ids that may match, and how far from the start of the stretch they are all there.
+        """Return ids that may match, and how far from the stretch's start all of them are there.
 
         Both ends lie within the index. From about `most` hits on it goes no further.
         """
@@ -86,7 +86,7 @@ class TextIndex:
         return found, low if descending else high
 
     def _parts(self, low: int, high: int, descending: bool) -> list[tuple[int, int, int]]:
-        """The segments of a stretch, each with the ids in it that belong to the stretch."""
+        """Return the segments of a stretch, each with the ids in it that belong to the stretch."""
         ends = [*(first - 1 for first in self._segments[1:]), self._last]
         parts = [
             (segment, max(low, segment), min(high, end))
@@ -105,7 +105,7 @@ class TextIndex:
         return (id for (id,) in self._db.execute(sql, (json.dumps(list(ids)),)))
 
     def _halved(self, low: int, high: int) -> Iterator[int]:
-        """Those near an end of the stretch whose other packet lies beyond it."""
+        """Yield those near an end of the stretch whose other packet lies beyond it."""
         if low > self._oldest:
             sql = "SELECT id FROM packets WHERE id BETWEEN ? AND ? AND peer_id < ?"
             yield from (id for (id,) in self._db.execute(sql, (low, low + FAR, low)))
@@ -114,7 +114,7 @@ class TextIndex:
             yield from (id for (id,) in self._db.execute(sql, (high - FAR, high, high)))
 
     def _far_ones(self, low: int, high: int, descending: bool, most: int) -> tuple[list[int], int]:
-        """Packets whose other one is further away than that."""
+        """Return packets whose other one is further than `FAR` away, and up to which id."""
         index = f"INDEXED BY {FAR_INDEX}" if FAR_INDEX in self._names else ""
         sql = (
             f"SELECT id FROM packets {index} WHERE id BETWEEN ? AND ? AND {FAR_APART}"

@@ -1,4 +1,4 @@
-"""Edits from outside that may have been made to be costly: given up in time.
+"""Searches for edits from outside, which may have been made to be costly: given up in time.
 
 RE2 takes time in proportion to a text, but each of many matches may look at the whole rest of it
 before it is sure, and nothing can stop a search that has begun. So whoever uses this does it in a
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ALLOWED_S = 0.3
-"""For the search of a megabyte, in time of the CPU; its last step may run over it."""
+"""Seconds of CPU for the search of a megabyte; its last step may run over it."""
 SHORT = 8 * 1024
-"""A text that is searched to its end: even if each match looked at all of it, it ends in time."""
+"""Length of a text that is searched to its end: it ends in time even if each match reads it all."""
 EACH_S = 40e-6
-"""Besides, for each match: finding one that is right there takes a fifth of it, on a slow machine
-half."""
+"""Further seconds for each match: finding one that is right there takes a fifth of it, on a slow
+machine half."""
 MOST_GROWN = 16 * MEGABYTE
-"""What an edit may make of a message that was not larger before."""
+"""Bytes to which an edit may grow a message that was not larger before."""
 
 
 class TooCostly(Exception):
@@ -31,7 +31,7 @@ class TooCostly(Exception):
 
 
 def matches(pattern: Any, text: Any) -> Iterator[Any]:
-    """What `finditer` gives of bytes or a text, in bounded time.
+    """Yield what `finditer` gives of bytes or a text, in bounded time.
 
     Raises:
         TooCostly: also after some matches, so whoever changes a text must be ready to leave it.
@@ -56,6 +56,6 @@ def matches(pattern: Any, text: Any) -> Iterator[Any]:
 
 
 def check_growth(before: int, after: int) -> None:
-    """Raises TooCostly if a text may not become so long."""
+    """Check a text's growth; raises TooCostly if it may not become so long."""
     if after > max(before, MOST_GROWN):
         raise TooCostly(f"it would grow from {before} to over {MOST_GROWN} bytes")

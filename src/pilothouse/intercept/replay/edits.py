@@ -1,4 +1,4 @@
-"""What a resend changes in a message: text by regular expression, and headers.
+"""Edits that a resend makes in a message: text by regular expression, and headers.
 
 An edit is read once, when a plan arrives, and applied to each send with that send's variables.
 Everything that it does not change keeps its bytes, whatever they are.
@@ -45,14 +45,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RegexReplace:
-    """Every match in the message as text, head and decoded body, is replaced."""
+    """Edit that replaces every match in the message as text, head and decoded body."""
 
     pattern: str
     replacement: str
     target: str = "request"
 
     def apply(self, message: Message, values: Mapping[str, str]) -> tuple[Message, int]:
-        """The message with its matches replaced, and how many there were."""
+        """Return the message with its matches replaced, and how many there were."""
         body, codings = recode.decode(message.head, message.body)
         before = message.head + body
         after, count = self._replaced(before, values)
@@ -64,7 +64,7 @@ class RegexReplace:
         return Message(head, recode.encode(new_body, codings, like=message.body)), count
 
     def first_match(self, message: Message) -> str | None:
-        """What it would replace first."""
+        """Return what it would replace first, None if nothing."""
         body, _ = recode.decode(message.head, message.body)
         text, charset = _text(message.head + body)
         found = _compiled(self.pattern, charset).search(text)
@@ -111,13 +111,13 @@ class RegexReplace:
 
 @dataclass(frozen=True, slots=True)
 class SetHeader:
-    """One header of that name, or one more if duplicates are allowed."""
+    """Edit that leaves one header of that name, or adds one if duplicates are allowed."""
 
     name: str
     value: str
     target: str = "request"
     keep_spelling: bool = False
-    """The name stays as the message spells it."""
+    """True if the name stays as the message spells it."""
 
     def apply(
         self, message: Message, values: Mapping[str, str], *, allow_duplicates: bool
@@ -134,12 +134,12 @@ type Edit = RegexReplace | SetHeader
 
 @dataclass(slots=True)
 class Edited:
-    """The outcome of all edits."""
+    """Outcome of all edits."""
 
     message: Message
     is_changed: bool = False
     counts: list[int] = field(default_factory=list)
-    """For each edit, how many places it changed."""
+    """Number of places that each edit changed."""
 
 
 def apply(
@@ -150,7 +150,7 @@ def apply(
     *,
     allow_duplicates: bool = False,
 ) -> Edited:
-    """The message with every edit of its direction made, in order, and a right Content-Length."""
+    """Make every edit of the message's direction, in order, and a right Content-Length."""
     edited = Edited(message)
     for edit in edits:
         count = 0
@@ -173,14 +173,14 @@ def apply(
 
 
 def parse_edits(raw: object, field: str = "modifications") -> tuple[Edit, ...]:
-    """Raises InvalidInput, naming the field, what it should be and what it is."""
+    """Parse edits; raises InvalidInput with the field, what it should be and what it is."""
     if not isinstance(raw, list) or len(raw) > MOST_EDITS:
         raise bad(field, f"a list of at most {MOST_EDITS} objects", raw)
     return tuple(_edit(one, f"{field}[{place}]") for place, one in enumerate(raw))
 
 
 def regex_edit(pattern: object, replacement: object, target: object, field: str) -> RegexReplace:
-    """Raises InvalidInput."""
+    """Make a replacement; raises InvalidInput."""
     if not isinstance(pattern, str) or not pattern:
         raise bad(f"{field}.pattern", "an RE2 pattern", pattern)
     try:
@@ -201,7 +201,7 @@ def regex_edit(pattern: object, replacement: object, target: object, field: str)
 
 
 def bad(field: str, expected: str, received: object, hint: str = "") -> InvalidInput:
-    """The fault that names a field of a plan."""
+    """Return the fault that names a field of a plan."""
     shown = repr(received)
     shown = shown if len(shown) <= 200 else shown[:200] + "…"
     return InvalidInput(
@@ -214,7 +214,7 @@ def bad(field: str, expected: str, received: object, hint: str = "") -> InvalidI
 
 
 def text_of(value: object, field: str) -> str:
-    """A text that can be sent; raises InvalidInput."""
+    """Return a text that can be sent; raises InvalidInput."""
     expected = f"a text of at most {_LONGEST_TEXT} characters"
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise bad(field, expected, value)
@@ -258,7 +258,7 @@ def _edit(raw: object, field: str) -> Edit:
 
 
 def _new_text(raw: dict[str, Any], name: str, field: str) -> object:
-    """`replacement` and `value` are two names of one thing."""
+    """Return `replacement` or `value`, which are two names of one thing."""
     given = [key for key in ("replacement", "value") if key in raw]
     if len(given) != 1:
         raise bad(f"{field}.{name}", "given once, as replacement or as value", given)
@@ -270,7 +270,7 @@ def _listed(names: set[str]) -> str:
 
 
 def _text(message: bytes) -> tuple[str, str]:
-    """The bytes as text that becomes the same bytes again, and the charset that does it."""
+    """Return the bytes as text that becomes the same bytes again, and the charset for that."""
     try:
         return message.decode(), "utf-8"
     except UnicodeDecodeError:
@@ -278,7 +278,7 @@ def _text(message: bytes) -> tuple[str, str]:
 
 
 def _seen_as(text: str, charset: str) -> str:
-    """How the text's UTF-8 bytes look in that charset."""
+    """Return how the text's UTF-8 bytes look in that charset."""
     return text.encode().decode(charset)
 
 
@@ -287,7 +287,7 @@ def _compiled(pattern: str, charset: str) -> Any:
 
 
 def _template(replacement: str, groups: int) -> list[str | int]:
-    r"""Literal texts and numbers of groups: `$1` and `\1` where the pattern has such a group.
+    r"""Parse into texts and numbers of groups: `$1` and `\1` where the pattern has such a group.
 
     `\\` and `\$` are a plain backslash and a plain dollar.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 HEADER_NAME = re.compile(r"[\x21-\x39\x3b-\x7e]{1,256}")
-"""What a name that somebody gives may be: without blanks or a colon."""
+"""Pattern of a name that somebody gives: without blanks or a colon."""
 NOT_IN_VALUE = frozenset("\r\n\0")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
@@ -35,7 +35,7 @@ def target_text(target: bytes) -> str:
 
 
 def split_message(message: bytes) -> tuple[bytes, bytes]:
-    """Head, with the empty line after it, and body. Without an empty line all of it is head."""
+    """Split into head, with the empty line after it, and body. Without that line all is head."""
     end = _END_OF_HEAD.search(message)
     return (message[: end.end()], message[end.end() :]) if end else (message, b"")
 
@@ -58,7 +58,7 @@ class Header:
         return self.name.lower() == name.lower().encode()
 
     def with_value(self, value: bytes) -> Header:
-        """The same spelling of the name, the same blanks before the value, the same end of line."""
+        """Return it with another value: spelling, blanks before the value and end stay."""
         name, _, rest = self.raw.partition(b":")
         before = rest[: len(rest) - len(rest.lstrip(b" \t"))]
         return Header(name + b":" + before + value + self.end)
@@ -91,7 +91,7 @@ class Head:
 
     @property
     def status(self) -> int | None:
-        """Of a response."""
+        """Status of a response, None if it has none."""
         words = self.start.split()
         said = words[1] if len(words) > 1 else b""
         return int(said) if len(said) == 3 and said.isdigit() else None
@@ -104,7 +104,7 @@ class Head:
         return [header.value for header in self.headers if header.is_named(name)]
 
     def elements(self, name: str) -> list[bytes]:
-        """The elements of a list header in lower case, over all lines of that name."""
+        """Return a list header's elements in lower case, over all lines of that name."""
         parts = (part for value in self.values(name) for part in value.split(b","))
         return [part.strip(_BLANKS).lower() for part in parts if part.strip(_BLANKS)]
 
@@ -113,7 +113,7 @@ class Head:
         return replace(self, headers=(*self.headers, added))
 
     def setting(self, name: str, value: bytes, *, keep_spelling: bool) -> Head:
-        """With one header of that name, where the first stood, or at the end if none did."""
+        """Return it with one header of that name, where the first stood, else at the end."""
         places = [place for place, one in enumerate(self.headers) if one.is_named(name)]
         if not places:
             return self.adding(name, value)
@@ -129,7 +129,7 @@ class Head:
 
 
 def parse_head(head: bytes) -> Head:
-    """The parts of a head, which joined are the same bytes again."""
+    """Split a head into its parts, which joined are the same bytes again."""
     lines = _LINE.findall(head)
     start = lines.pop(0) if lines else b""
     headers: list[bytes] = []
@@ -147,7 +147,7 @@ def is_chunked(head: Head) -> bool:
 
 
 def content_length(head: Head) -> int | None:
-    """What Content-Length says, if all of that name say the same number."""
+    """Return what Content-Length says, if all of that name say the same number."""
     said = set(head.values("content-length"))
     if len(said) != 1:
         return None
@@ -156,7 +156,7 @@ def content_length(head: Head) -> int | None:
 
 
 def with_right_length(head: Head, body: bytes, before: Head, body_before: bytes) -> Head:
-    """The head of an edited message whose Content-Length fits the edited body.
+    """Return the head of an edited message with a Content-Length that fits the edited body.
 
     A length that did not fit before, or that an edit changed, was meant that way and stays.
     """
@@ -193,7 +193,7 @@ def wire(head: bytes, body: bytes, trailers: bytes = b"", chunks: Sequence[int] 
 
 
 def has_no_body(method: bytes, status: int | None) -> bool:
-    """Whether a response ends with its head, whatever its headers say."""
+    """Return whether a response ends with its head, whatever its headers say."""
     if status is None:
         return False
     tunnels = method == b"CONNECT" and 200 <= status < 300
@@ -201,7 +201,7 @@ def has_no_body(method: bytes, status: int | None) -> bool:
 
 
 class Chunks:
-    """Takes the chunk framing off a body as its bytes arrive."""
+    """Decoder that takes the chunk framing off a body as its bytes arrive."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -213,7 +213,7 @@ class Chunks:
         self._is_after_last = False
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        """The pieces of the body that these bytes complete.
+        """Yield the pieces of the body that these bytes complete.
 
         Raises:
             BadFraming

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 MOST_HEAD = 256 * 1024
 MOST_BODY = 1024 * 1024
-"""What is kept of a body; its true length is counted on."""
+"""Bytes that are kept of a body; its true length is counted on."""
 _SWITCHING_PROTOCOLS = 101
 
 
 @dataclass(slots=True)
 class Http1Response:
-    """As far as it came."""
+    """A response, as far as it came."""
 
     time: float = 0.0
     """Epoch milliseconds of its first byte; 0 as long as there is none."""
@@ -48,17 +48,17 @@ class Conversation(Protocol):
     response: Http1Response
     is_done: bool
     error: str
-    """Why the response is not whole."""
+    """Reason why the response is not whole, empty if it is."""
 
     def to_send(self) -> bytes:
-        """What should go out now; empty if nothing."""
+        """Return what should go out now; empty if nothing."""
 
     def receive(self, data: bytes, at: float) -> None:
-        """Bytes that arrived; none says that the server has closed."""
+        """Take bytes that arrived; none means that the server has closed."""
 
 
 class Http1:
-    """HTTP/1 with the request's bytes as they are."""
+    """Conversation over HTTP/1 with the request's bytes as they are."""
 
     def __init__(
         self, head: bytes, body: bytes, trailers: bytes = b"", chunks: Sequence[int] = ()
@@ -69,7 +69,7 @@ class Http1:
         self._request = wire(head, body, trailers, chunks)
         self._method = parse_head(head).method
         self._waiting = b""
-        """The start of a head."""
+        """Start of a head that is not whole yet."""
         self._is_in_body = False
         self._chunks: Chunks | None = None
         self._left: int | None = None

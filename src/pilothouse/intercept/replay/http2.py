@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Http2Request:
-    """What HTTP/2 sends: headers, pseudo headers first, a body and trailers."""
+    """A request for HTTP/2: headers, pseudo headers first, a body and trailers."""
 
     headers: Headers
     body: bytes
@@ -27,7 +27,7 @@ class Http2Request:
 def request_of(
     head: bytes, body: bytes, trailers: bytes, *, scheme: str, host: str
 ) -> Http2Request:
-    """The first Host header becomes the authority; without one, `host` does."""
+    """Make a request; the first Host header becomes the authority, else `host` does."""
     parsed = parse_head(head)
     method, target, *_ = [*parsed.words, b"", b""]
     fields = [(header.name.lower(), header.value) for header in parsed.headers]
@@ -42,7 +42,7 @@ def request_of(
 
 
 class Http2:
-    """The first stream of a connection. Implements `Conversation`."""
+    """Conversation on the first stream of a connection."""
 
     def __init__(self, request: Http2Request) -> None:
         self.response = Http1Response()
@@ -109,7 +109,7 @@ class Http2:
             self._connection.send_headers(self._stream, self._request.headers)
 
     def _send_body(self) -> None:
-        """As much as the server's windows allow."""
+        """Send as much as the server's windows allow."""
         request, connection = self._request, self._connection
         while self._sent < len(request.body):
             window = connection.local_flow_control_window(self._stream)
@@ -130,7 +130,7 @@ class Http2:
 
 
 def _connection() -> H2Connection:
-    """One that neither corrects nor refuses: what was recorded goes out as it was."""
+    """Make one that neither corrects nor refuses: what was recorded goes out as it was."""
     from h2.config import H2Configuration
     from h2.connection import H2Connection
     from h2.settings import SettingCodes, Settings

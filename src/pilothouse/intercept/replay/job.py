@@ -1,4 +1,4 @@
-"""A job: what it sends, how far it is, and how that is told."""
+"""A job: what it sends, how far it is, and how that is shown."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Send:
     """One of a job's sends."""
 
     number: int
-    """From 1, over the whole job."""
+    """Number over the whole job, from 1."""
     packet_index: int
     index: int
-    """From 1, among those of the same packet."""
+    """Number among those of the same packet, from 1."""
     is_begun: bool = False
     is_finished: bool = False
     has_response: bool = False
@@ -42,7 +42,7 @@ class Send:
 
     @property
     def packet_id(self) -> int:
-        """Of what was sent, once it is in the history."""
+        """Id of the packet that was sent, once it is in the history; 0 before."""
         return self.request_id or self.response_id
 
     def view(self, job_id: str) -> dict[str, Any]:
@@ -58,11 +58,11 @@ class Send:
 
 @dataclass(slots=True)
 class Extract:
-    """What one of `regex_params` found in one packet."""
+    """Text that one of `regex_params` found in one packet."""
 
     packet_index: int
     place: int
-    """Among the edits of that packet."""
+    """Place among the edits of that packet."""
     edit: RegexReplace
     value: str | None = None
     count: int = 0
@@ -80,7 +80,7 @@ class Extract:
 
 
 class Barrier:
-    """Holds sends until each of them is ready, or has failed before it was."""
+    """Barrier that holds sends until each of them is ready, or has failed before it was."""
 
     def __init__(self, sends: int) -> None:
         self._missing = sends
@@ -117,7 +117,7 @@ class BarrierTurn:
 
 
 class Job:
-    """Counts its sends as they begin and end."""
+    """A job, which counts its sends as they begin and end."""
 
     def __init__(
         self, job_id: str, plan: SendPlan, templates: Sequence[SendTemplate], clock: Clock
@@ -139,7 +139,7 @@ class Job:
         self.task: asyncio.Task[None] | None = None
         self.recording: set[asyncio.Future[None]] = set()
         self.fault: Fault | None = None
-        """The first thing that was wrong with the plan itself."""
+        """First fault of the plan itself, None without one."""
         self.is_stopped = False
         self._clock = clock
         self._created = clock()
@@ -161,7 +161,7 @@ class Job:
             self.task.cancel()
 
     def settle(self, task: asyncio.Task[None]) -> None:
-        """The task has ended, perhaps before it could begin."""
+        """Note that the task has ended, perhaps before it could begin."""
         self.is_stopped = self.is_stopped or task.cancelled()
         self._ended = self._clock()
         self.templates = ()  # their bodies may be large, and nothing is sent any more
@@ -185,7 +185,7 @@ class Job:
             self._errors.append(f"send {send.number} was not recorded: {problem}")
 
     def count_changes(self, send: Send, counts: Sequence[int]) -> None:
-        """For each edit of a send, how many places it changed."""
+        """Count, for each edit of a send, how many places it changed."""
         for extract in self.extracts:
             if extract.packet_index == send.packet_index and extract.place < len(counts):
                 extract.count += counts[extract.place]
@@ -218,7 +218,7 @@ class Job:
         return "completed" if is_done and self.sent_count else "failed"
 
     def answer(self) -> dict[str, Any]:
-        """Of the call that made it: for one that goes on, what is known so far."""
+        """Return the answer of the call that made it: what is known so far, if it goes on."""
         is_good = self.failed_count == 0 and self.status != "stopped"
         made: dict[str, Any] = {
             "success": is_good and self.status != "failed",
@@ -250,7 +250,7 @@ class Job:
         }
 
     def _remarks(self) -> dict[str, Any]:
-        """What its caller should know beside the figures, if there is something."""
+        """Return what its caller should know beside the figures, if there is something."""
         made: dict[str, Any] = {"errors": list(self._errors)} if self._errors else {}
         if self._idle and self.sent_count and not self.is_running:
             made["warnings"] = [
@@ -259,7 +259,7 @@ class Job:
         return made
 
     def status_view(self) -> dict[str, Any]:
-        """The summary and the latest sends."""
+        """Return the summary and the latest sends."""
         begun = [send for send in self.sends if send.is_begun]
         shown = begun[-SHOWN_SENDS:]
         return {
@@ -305,5 +305,5 @@ class Job:
 
 
 def _own_edits(plan: SendPlan, place: int) -> list[RegexReplace]:
-    """Those of `regex_params`, which come first among a packet's edits."""
+    """Return those of `regex_params`, which come first among a packet's edits."""
     return [param.edit for param in plan.regex_params if param.concerns(place)]

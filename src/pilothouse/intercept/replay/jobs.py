@@ -1,4 +1,4 @@
-"""Carries out resends and bulk sends, each as a job that can be looked at and stopped."""
+"""Resends and bulk sends, each carried out as a job that can be looked at and stopped."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     type Record = Callable[[Exchange], Awaitable[object]]
     """Store an exchange; when it returns, the exchange has its packet ids."""
     type Forbidden = Callable[[str, int], Awaitable[bool]]
-    """Whether a host and port must not be reached."""
+    """Function that tells whether a host and port must not be reached."""
 
 MOST_RUNNING = 8
-"""Of one session."""
+"""Jobs of one session that run at the same time."""
 KEPT_JOBS = 100
 KEPT_SENDS = 20_000
-"""Of all kept jobs together."""
+"""Sends of all kept jobs together."""
 _UNRECORDED = 200
 """Sends that may wait for the history before the next one goes out."""
 _LARGE = 64 * 1024
-"""One of this size is waited for, so that large bodies do not pile up."""
+"""Bytes of a send's bodies from which it is waited for, so that large ones do not pile up."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Of all packets of a call together."""
+"""Bytes of all packets of a call together."""
 
 
 class PacketReader(Protocol):
     def detail(self, packet_id: int) -> Detail:
-        """Raises PacketNotFound."""
+        """Return a packet's exchange; raises PacketNotFound."""
 
 
 class Jobs:
@@ -69,9 +69,9 @@ class Jobs:
         find: Find | None = None,
         find_gateway: FindGateway | None = None,
     ) -> None:
-        """How servers prove who they are is judged as the proxy itself does, and they are shown
-        the same certificate. `is_forbidden` is asked before a job begins, `find_gateway`
-        and `find` for each of its connections."""
+        """Take what the jobs use: servers' certificates are judged, and ours is shown, as by the
+        proxy itself. `is_forbidden` is called before a job begins, `find_gateway` and `find` for
+        each of its connections."""
         self._reader = reader
         self._record = record
         self._clock = clock
@@ -88,10 +88,10 @@ class Jobs:
         self._random = SystemRandom()
         self._budget = Budget(clock)
         self._jobs: dict[str, Job] = {}
-        """Oldest first."""
+        """Jobs by their ids, oldest first."""
 
     async def resend(self, plan: dict[str, Any]) -> dict[str, Any]:
-        """One packet, so many times.
+        """Send one packet, so many times.
 
         Raises:
             InvalidInput, PacketNotFound, RateLimited
@@ -99,17 +99,17 @@ class Jobs:
         return await self._carry_out(resend_plan(plan))
 
     async def bulk_send(self, plan: dict[str, Any]) -> dict[str, Any]:
-        """Several packets, at once or one after another; raises as `resend`."""
+        """Send several packets, at once or one after another; raises as `resend`."""
         return await self._carry_out(bulk_plan(plan))
 
-    # What a session is told of and may stop are its own jobs; None stands for all of them.
+    # A session sees and may stop its own jobs; None stands for all of them.
 
     def job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
-        """Raises JobNotFound."""
+        """Return how far a job is; raises JobNotFound."""
         return self._found(job_id, session).status_view()
 
     def jobs(self, session: str | None = None) -> list[dict[str, Any]]:
-        """Newest first, without their single sends."""
+        """Return the jobs newest first, without their single sends."""
         return [job.summary() for job in reversed(self._of(session))]
 
     async def stop_job(self, job_id: str, session: str | None = None) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Jobs:
         return job.status_view()
 
     async def stop(self, session: str | None = None) -> None:
-        """Stop every job."""
+        """Stop every job, of all sessions or of one."""
         await _stopped(self._of(session))
 
     def _of(self, session: str | None) -> list[Job]:
@@ -182,7 +182,7 @@ class Jobs:
             sends -= one.plan.total
 
     async def _templates(self, plan: SendPlan) -> tuple[SendTemplate, ...]:
-        """Everything is read and checked before anything is sent."""
+        """Read and check everything before anything is sent."""
         details: dict[int, Detail] = {}
         for packet_id in dict.fromkeys(plan.packet_ids):
             details[packet_id] = await asyncio.to_thread(self._reader.detail, packet_id)
@@ -228,7 +228,7 @@ class Jobs:
                 await asyncio.wait(job.recording)
 
     async def _find_extracts(self, job: Job) -> None:
-        """What each of `regex_params` matches first."""
+        """Find what each of `regex_params` matches first."""
         for extract in job.extracts:
             side = job.templates[extract.packet_index].side
             message = Message(side.head, side.body)
@@ -289,7 +289,7 @@ class Jobs:
                 await self._start_recording(job, send, exchange)
 
     async def _start_recording(self, job: Job, send: Send, exchange: Exchange) -> None:
-        """Without waiting for the file, so that its commits do not slow a burst down."""
+        """Record without waiting for the file, so that its commits do not slow a burst down."""
         recording = asyncio.ensure_future(self._recorded(job, send, exchange))
         job.recording.add(recording)
         recording.add_done_callback(job.recording.discard)

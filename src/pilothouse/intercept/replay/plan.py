@@ -1,4 +1,4 @@
-"""What a resend or a bulk send asks for, read strictly: nothing is guessed, nothing is ignored."""
+"""Plans of a resend or a bulk send, read strictly: nothing is guessed, nothing is ignored."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
 
 MOST_SENDS = 1_000
-"""Of one packet in one call."""
+"""Sends of one packet in one call."""
 MOST_PACKETS = 100
 MOST_INTERVAL_MS = 60_000
 LEAST_TIMEOUT_MS, MOST_TIMEOUT_MS = 1_000, 300_000
 MOST_WAIT_MS = 300_000
-"""What a call may spend on intervals while its caller waits."""
+"""Milliseconds that a call may spend on intervals while its caller waits."""
 PER_MINUTE = 6_000
 """Sends of all callers together."""
 CONCURRENT, MOST_CONCURRENT = 20, 100
@@ -52,7 +52,7 @@ class PacketRegex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPlan:
-    """A call that has been read."""
+    """A resend or a bulk send as it was read."""
 
     packet_ids: tuple[int, ...]
     count: int
@@ -66,7 +66,7 @@ class SendPlan:
     is_parallel: bool = False
     max_concurrent: int = CONCURRENT
     has_barrier: bool = False
-    """Every send waits, connected, until all others are as far."""
+    """True if every send waits, connected, until all others are as far."""
     regex_params: tuple[PacketRegex, ...] = ()
 
     @property
@@ -74,20 +74,20 @@ class SendPlan:
         return len(self.packet_ids) * self.count
 
     def edits_for(self, packet_index: int) -> tuple[Edit, ...]:
-        """The edits of one packet: `regex_params` first, in order."""
+        """Return the edits of one packet: `regex_params` first, in order."""
         own = (param.edit for param in self.regex_params if param.concerns(packet_index))
         return (*own, *self.edits)
 
 
 def resend_plan(raw: Mapping[str, Any]) -> SendPlan:
-    """Raises InvalidInput."""
+    """Read a resend; raises InvalidInput."""
     given = _known(raw, {"packet_id": None, **_COMMON})
     packet_id = _whole(given["packet_id"], "packet_id", 1, 2**63 - 1)
     return _checked(SendPlan(packet_ids=(packet_id,), **_read(given)))
 
 
 def bulk_plan(raw: Mapping[str, Any]) -> SendPlan:
-    """Raises InvalidInput."""
+    """Read a bulk send; raises InvalidInput."""
     own: dict[str, object] = {
         "packet_ids": None,
         "mode": "parallel",
@@ -145,7 +145,7 @@ def _known(raw: Mapping[str, Any], defaults: Mapping[str, object]) -> dict[str, 
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What both kinds of plan have."""
+    """Read what both kinds of plan have."""
     return {
         "count": _whole(given["count"], "count", 1, MOST_SENDS),
         "interval_ms": _whole(given["interval_ms"], "interval_ms", 0, MOST_INTERVAL_MS),
@@ -212,14 +212,14 @@ def _flag(given: Mapping[str, Any], field: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """What a call took of the budget."""
+    """Sends that a call took of the budget, and when."""
 
     at: float
     sends: int
 
 
 class Budget:
-    """How many sends there may be in a minute."""
+    """Budget of the sends that there may be in a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -227,7 +227,7 @@ class Budget:
         self._sum = 0
 
     def take(self, sends: int) -> Taken:
-        """Raises RateLimited; then nothing is taken."""
+        """Take so many; raises RateLimited, and then nothing is taken."""
         now = self._clock()
         while self._taken and self._taken[0].at + _MINUTE_MS <= now:
             self._sum -= self._taken.popleft().sends
@@ -245,13 +245,13 @@ class Budget:
         return taken
 
     def give_back(self, taken: Taken, unsent: int) -> None:
-        """What a call that was stopped did not send after all."""
+        """Give back what a call that was stopped did not send after all."""
         if taken in self._taken:
             taken.sends -= unsent
             self._sum -= unsent
 
     def _wait(self, surplus: int, now: float) -> float:
-        """Seconds until so many have left."""
+        """Return the seconds until so many have left."""
         for taken in self._taken:
             surplus -= taken.sends
             if surplus <= 0:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 MOST_BYTES = 64 * 1024 * 1024
 """A body that unpacks to more is edited as it is: it may be a bomb."""
 _PIECE = 1 << 20
-"""What is unpacked at a time: others wait while memory for it is found."""
+"""Bytes that are unpacked at a time: others wait while memory for them is found."""
 _ZSTD_PIECE = 1024
-"""It can unpack to 32 MiB at the most, which bounds what a bomb costs before it is noticed."""
+"""Bytes that unpack to 32 MiB at the most, which bounds a bomb's cost before it is noticed."""
 
 
 def decode(head: bytes, body: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """The body as it reads, and the codings to put on again in order.
+    """Return the body as it reads, and the codings to put on again in order.
 
     A body that its codings do not fit is given as it is, with none.
     """
@@ -41,7 +41,7 @@ def decode(head: bytes, body: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def encode(plain: bytes, codings: Sequence[str], *, like: bytes) -> bytes:
-    """The body with its codings on; `like` is the body as it was, whose kind of deflate is kept."""
+    """Put codings on a body; `like` is the body as it was, whose kind of deflate is kept."""
     for coding in codings:
         plain = _encoded(plain, coding, like)
     return plain
@@ -79,12 +79,12 @@ def _encoded(plain: bytes, coding: str, like: bytes) -> bytes:
 
 
 def _has_zlib_header(body: bytes) -> bool:
-    """RFC 1950: the first two bytes, deflate with a checksum; some senders leave them out."""
+    """Return whether it begins as RFC 1950 says, with a header that some senders leave out."""
     return len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
 
 
 def _gunzipped(body: bytes) -> bytes:
-    """All members; what is no member after the last is an error, as bytes would be lost."""
+    """Unpack all members; what is no member after the last is an error, as bytes would be lost."""
     plain = bytearray()
     while body:
         body = _unzipped(body, zlib.MAX_WBITS | 16, plain)
@@ -98,7 +98,7 @@ def _inflated(body: bytes, bits: int) -> bytes:
 
 
 def _unzipped(body: bytes, bits: int, plain: bytearray) -> bytes:
-    """Add to `plain` what a stream unpacks to; what follows the stream."""
+    """Add to `plain` what a stream unpacks to; return what follows the stream."""
     unpacker = zlib.decompressobj(bits)
     piece = unpacker.decompress(body, _PIECE)
     while piece:

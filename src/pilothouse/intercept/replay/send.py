@@ -26,31 +26,31 @@ _OVER_HTTP2 = ("HTTP/2", "HTTP/3")
 _GONE = "its request is not in the history any more"
 _WHY_NO_REQUEST = {"SSE": "the server sent it; send the request of its stream again"}
 BINARY = "BINARY"
-"""In the column `method` of a WebSocket's message: what its frame said that it is."""
+"""Value of the column `method` for a WebSocket's message whose frame said so."""
 CONTROL = frozenset({"PING", "PONG", "CLOSE"})
-"""In the same column: frames that are no messages."""
+"""Values of the same column for frames that are no messages."""
 _FRESH = frozenset({"TCP", "UDP"})
-"""Kinds that a connection of their own can carry on without what was said before."""
+"""Kinds that a connection of their own can carry on without what was sent before."""
 
 
 class Inject(Protocol):
-    """Puts a message on a live connection; nobody else records it, and no rule changes it."""
+    """Function to put a message on a live connection; its caller records it, no rule changes it."""
 
     async def __call__(
         self, connection: str, *, to_client: bool, payload: bytes, is_text: bool
     ) -> None:
-        """Raises InvalidInput if that connection is closed."""
+        """Put a message on a connection; raises InvalidInput if that is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendTemplate:
-    """What is sent again: the bytes that were sent, after all rules."""
+    """A packet to be sent again: the bytes that were sent, after all rules."""
 
     packet_id: int
     row: dict[str, Any]
     side: Side
     is_message: bool
-    """Of a WebSocket, TCP or UDP connection: without headers."""
+    """True for one of a WebSocket, TCP or UDP connection: without headers."""
     to_client: bool
 
     @property
@@ -67,13 +67,13 @@ class SendTemplate:
 
     @property
     def is_judged(self) -> bool:
-        """Whether it goes only where the browser of its session may. What an agent sends of its
-        own accord is its session's, too, but no listener took it."""
+        """True if it goes only where the browser of its session may. What an agent sends of its own
+        accord is its session's, too, but no listener took it."""
         return bool(self.row["session"] and self.row["listener"])
 
 
 def template_of(packet_id: int, detail: Detail, edits: Sequence[Edit]) -> SendTemplate:
-    """Raises InvalidInput where the packet cannot be sent again, or not with these edits."""
+    """Make a template; raises InvalidInput for a packet that cannot be sent, or not so edited."""
     request = detail.request
     is_message = not (request and request.head) and detail.row["type"] in ("WebSocket", *_FRESH)
     side = (request or detail.response) if is_message else request
@@ -113,11 +113,11 @@ class Delivery:
     exchange: Exchange
     timeout_s: float
     counts: list[int] = field(default_factory=list)
-    """For each edit, how many places it changed."""
+    """Number of places that each edit changed."""
 
 
 class Courier:
-    """Prepares and delivers sends."""
+    """Courier that prepares and delivers sends."""
 
     def __init__(self, sender: Sender, inject: Inject, clock: Clock) -> None:
         self._sender = sender
@@ -186,7 +186,7 @@ class Courier:
         await self._enter(delivery, outcome)
 
     async def _put(self, delivery: Delivery) -> None:
-        """On the live connection; without one, TCP and UDP to the server get a new one."""
+        """Put it on the live connection; without one, TCP and UDP to the server get a new one."""
         template, exchange = delivery.template, delivery.exchange
         sent = exchange.response if template.to_client else exchange.request
         assert sent is not None
@@ -287,7 +287,7 @@ def _sent(
 
 
 def _path(target: str) -> str:
-    """Path and query of a request's target, also where it is a whole URL."""
+    """Return path and query of a request's target, also where it is a whole URL."""
     scheme, separator, rest = target.partition("://")
     if not separator or not scheme.isalpha():
         return target
@@ -295,7 +295,7 @@ def _path(target: str) -> str:
 
 
 def _is_text(opcode: str | None, payload: bytes) -> bool:
-    """As its frame said; one that was edited to be no text any more cannot go as one."""
+    """Return whether it goes as text: as its frame said, unless it is no text any more."""
     if opcode == BINARY:
         return False
     try:

@@ -1,7 +1,7 @@
-"""Sends one message on a connection of its own and reads what comes back.
+"""Sending of one message on a connection of its own, and reading of what comes back.
 
 The bytes of an HTTP/1 request go out as they are, malformed or not. A send never raises for what
-the network or the server does: the outcome tells how far it got and why it went no further.
+the network or the server does: the outcome has how far it got and why it went no further.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from pilothouse.core.timeline.clock import Clock
 
     type Hold = Callable[[], Awaitable[None]]
-    """Returns when a send may go out."""
+    """Function that returns when a send may go out."""
     type Find = Callable[[SendTarget], Awaitable[Sequence[str]]]
-    """Gives the addresses to which a send may go, or raises OSError."""
+    """Function that gives the addresses to which a send may go, or raises OSError."""
     type FindGateway = Callable[[SendTarget], Gateway | None]
-    """Gives the proxy by which a send is to go, if one judges for whoever had asked."""
+    """Function that gives the proxy by which a send is to go, if one judges for who had asked."""
 
 _PIECE = 64 * 1024
 _FIRST_S = 2.0
-"""How long the answer to a raw payload may take to begin; many payloads have none."""
+"""Seconds in which the answer to a raw payload has to begin; many payloads have none."""
 _QUIET_S = 0.3
-"""It is over when nothing more came for so long."""
+"""Seconds without more after which it is over."""
 _MOST_DATAGRAMS = 1_000
 _MISSING = (
     "the server asks for a client certificate: start Pilothouse with --client-cert FILE (PEM, with"
@@ -58,7 +58,7 @@ _CERTIFICATE_ALERTS = frozenset(
         "UNSUPPORTED_CERTIFICATE",
     )
 )
-"""What a server answers to a certificate that it does not take, or to none."""
+"""Reasons that a server gives for a certificate that it does not take, or for none."""
 _HANDSHAKE, _CERTIFICATE_REQUEST = 22, 13
 """Numbers of RFC 8446: a record's type, and a message's."""
 _asking: WeakSet[ssl.SSLObject] = WeakSet()
@@ -67,15 +67,15 @@ _asking: WeakSet[ssl.SSLObject] = WeakSet()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendTarget:
-    """Where to: the address that was recorded, else the name."""
+    """Target of a send: the address that was recorded, else the name."""
 
     host: str
-    """As the client named it; TLS and HTTP/2 name it again."""
+    """Name as the client gave it; TLS and HTTP/2 name it again."""
     ip: str = ""
     port: int
     is_secure: bool = False
     session: str = ""
-    """Whose browser had asked there; empty for everybody else."""
+    """Session whose browser had asked there; empty for everybody else."""
     listener: int = 0
     """Port of the proxy at which it had asked."""
 
@@ -99,7 +99,7 @@ class Gateway:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a send."""
+    """Outcome of a send."""
 
     started: float
     ended: float = 0.0
@@ -108,10 +108,10 @@ class Outcome:
     alpn: str = ""
     response: Http1Response = field(default_factory=Http1Response)
     error: str = ""
-    """Why there is no response, or why it is not whole."""
+    """Reason why there is no response, or why it is not whole."""
     reached: str = "while connecting"
     wants_certificate: bool = False
-    """Whether the server asked for a client certificate."""
+    """True if the server asked for a client certificate."""
 
     @property
     def has_response(self) -> bool:
@@ -119,7 +119,7 @@ class Outcome:
 
 
 class Sender:
-    """Opens a connection for each send, and closes it afterwards."""
+    """Sender that opens a connection for each send, and closes it afterwards."""
 
     def __init__(
         self,
@@ -131,8 +131,8 @@ class Sender:
         find: Find | None = None,
         find_gateway: FindGateway | None = None,
     ) -> None:
-        """`ca_file` has authorities that are trusted besides the usual ones, `client_cert` what
-        servers are shown that ask for a certificate."""
+        """Take `ca_file` with authorities that are trusted besides the usual ones, and
+        `client_cert` for servers that ask for a certificate."""
         self._clock = clock
         self._find = find or _unjudged
         self._find_gateway = find_gateway or (lambda _: None)
@@ -152,7 +152,7 @@ class Sender:
         timeout_s: float = 30.0,
         hold: Hold | None = None,
     ) -> Outcome:
-        """One request, and its response as far as it comes within the time.
+        """Send one request, and read its response as far as it comes within the time.
 
         It goes out when `hold` returns, which is awaited once there is a connection for it.
         """
@@ -216,7 +216,7 @@ class Sender:
         if gateway:
             sock = await _tunnel(gateway, target)
         else:
-            # Connected to is what was judged: another look-up could give another answer.
+            # Connect to what was judged: another look-up could give another answer.
             sock = await _dial(await self._find(target), target.port)
         reader, writer = await asyncio.open_connection(sock=sock, limit=_PIECE, **secured)
         outcome.client = _address(writer.get_extra_info("sockname"))
@@ -228,7 +228,7 @@ class Sender:
         return reader, writer
 
     async def tcp(self, target: SendTarget, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
-        """A payload, and what comes back until the server closes or falls silent."""
+        """Send a payload, and read what comes back until the server closes or falls silent."""
         outcome = Outcome(self._clock())
         try:
             async with asyncio.timeout(timeout_s):
@@ -247,7 +247,7 @@ class Sender:
         return outcome
 
     async def udp(self, target: SendTarget, payload: bytes, *, timeout_s: float = 30.0) -> Outcome:
-        """A datagram, and those that come back until the server falls silent."""
+        """Send a datagram, and read those that come back until the server falls silent."""
         outcome = Outcome(self._clock())
         outcome.reached = f"while sending to {target}"
         try:
@@ -356,7 +356,7 @@ async def _dial(addresses: Sequence[str], port: int) -> socket.socket:
 
 
 class _Inbox(asyncio.DatagramProtocol):
-    """Datagrams in the order in which they came."""
+    """Queue of datagrams in the order in which they came."""
 
     def __init__(self) -> None:
         self._came: asyncio.Queue[bytes | OSError] = asyncio.Queue(_MOST_DATAGRAMS)
@@ -382,7 +382,7 @@ class _Inbox(asyncio.DatagramProtocol):
 def _context(
     insecure: bool, ca_file: Path | None, client_cert: Path | None, alpn: str
 ) -> ssl.SSLContext:
-    """Kept, because reading the trusted authorities takes long."""
+    """Make a TLS context; it is kept, because reading the trusted authorities takes long."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if insecure:
         context.check_hostname = False

@@ -51,21 +51,21 @@ _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestService:
-    """What the API is made of; the composition root hands it in."""
+    """Parts that the API is made of; the composition root hands them in."""
 
     interceptor: Interceptor
     parse: Parse
-    """Makes a tool's argument model of raw values; raises InvalidInput."""
+    """Function that makes a tool's argument model of raw values; raises InvalidInput."""
     incident: Callable[[Exception], str]
-    """Logs a defect of ours and gives the id under which it was."""
+    """Function that logs a defect of ours and gives the id under which it was."""
     tools_listing: Callable[[], list[dict[str, Any]]] = list
-    """The tools as `tools/list` shows them."""
+    """Function that lists the tools as `tools/list` shows them."""
     token: Callable[[Request], str | None] = lambda request: offered_token(request)
-    """The token that a request brings."""
+    """Function that gives the token that a request brings."""
 
 
 def rest_app(service: RestService, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
-    """The application; `guard` refuses foreign Hosts and Origins before anything else is read."""
+    """Make the app; `guard` refuses foreign Hosts and Origins before anything else is read."""
     paths: dict[str, dict[str, Answer]] = {
         "/mcp/tools": {"GET": _shown(service, lambda: {"tools": service.tools_listing()})},
         "/openapi.json": {"GET": _shown(service, document)},
@@ -87,7 +87,7 @@ def rest_app(service: RestService, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIA
 
 
 def read_app(service: RestService, operation: Operation) -> ASGIApp:
-    """One operation by itself, for a server that is another's."""
+    """Make an app of one operation by itself, for a server that is another's."""
     return _Path(service, {operation.method: _called(service, operation)})
 
 
@@ -132,7 +132,7 @@ class _Path:
 
 
 def failure(fault: Fault, redactor: Redactor, headers: Mapping[str, str] | None = None) -> Response:
-    """A fault as this API answers it."""
+    """Return a fault as this API answers it."""
     more = dict(headers or {})
     if isinstance(fault, TokenRefused):
         more["www-authenticate"] = 'Bearer realm="pilothouse"'
@@ -145,7 +145,7 @@ def failure(fault: Fault, redactor: Redactor, headers: Mapping[str, str] | None 
 
 
 def offered_token(request: Request) -> str | None:
-    """The token of a Bearer header, None without one."""
+    """Return the token of a Bearer header, None without one."""
     offered = request.headers.getlist("authorization")
     if len(offered) != 1:
         return None  # two are an attempt to have two readers disagree
@@ -170,7 +170,7 @@ def _called(service: RestService, operation: Operation) -> Answer:
     in_path = {name: arguments[name] for name in operation.in_path}
 
     async def answer(request: Request, token: str | None) -> dict[str, Any]:
-        # Nothing is read of a request, and nothing told, before the token is known to be right.
+        # Nothing is read of a request, and nothing answered, before the token is found right.
         await service.interceptor.admit(token, writes=tool.effect != "read")
         asked = values_of(request.query_params.multi_items(), in_query)
         raw = {
@@ -191,7 +191,7 @@ def _called(service: RestService, operation: Operation) -> Answer:
 def values_of(
     given: Iterable[tuple[str, str]], schemas: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Values of a query or a path by the type that their schema says.
+    """Read the values of a query or a path by the type that their schema has.
 
     A text that is none of that type stays a text, which the tool's own check then refuses.
 
@@ -215,7 +215,7 @@ def values_of(
 
 
 def strictly(parse: Parse, tool: Tool, raw: Mapping[str, Any]) -> BaseModel:
-    """The arguments, each of the very type that the API's document says.
+    """Parse the arguments, each of the very type that the API's document has.
 
     Raises:
         InvalidInput

@@ -25,16 +25,16 @@ METHODS = ["GET", "POST", "PUT", "OPTIONS"]
 
 
 class ConfigService(Protocol):
-    """What the endpoint needs of the proxy; an `Interceptor` has it."""
+    """The part of the proxy that the endpoint needs; an `Interceptor` has it."""
 
     async def admit(self, token: str | None, *, writes: bool = False) -> None:
-        """Raises TokenRefused, RateLimited, ReadOnly."""
+        """Let a call in; raises TokenRefused, RateLimited, ReadOnly."""
 
     async def config(self) -> dict[str, list[dict[str, Any]]]:
-        """The four categories."""
+        """Return the four categories."""
 
     async def update_config(self, config: dict[str, Any], *, backup: bool) -> dict[str, Any]:
-        """Replace the configuration and say what was done.
+        """Replace the configuration and return what was done.
 
         Raises:
             BadConfig, EngineUnreachable
@@ -42,7 +42,7 @@ class ConfigService(Protocol):
 
 
 def config_app(service: ConfigService, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
-    """The application; `guard` refuses foreign Hosts and Origins before anything else is read."""
+    """Make the app; `guard` refuses foreign Hosts and Origins before anything else is read."""
 
     async def endpoint(request: Request) -> Response:
         if request.method == "OPTIONS":
@@ -61,7 +61,7 @@ def config_app(service: ConfigService, guard: Callable[[ASGIApp], ASGIApp]) -> A
 
 
 def offered_token(headers: list[str]) -> str | None:
-    """The token in the Authorization header, with or without the word Bearer before it."""
+    """Return the Authorization header's token, with or without the word Bearer before it."""
     if len(headers) != 1:
         return None  # two are an attempt to have two readers disagree
     scheme, _, token = headers[0].strip().partition(" ")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4 * 1024 * 1024
 _DRAINED = 4
-"""A body up to this many times the limit is read to its end before it is refused: a client that
-is still sending when the connection closes sees a reset instead of the answer."""
+"""Factor of the limit up to which a body is read to its end before it is refused: else a client
+that is still sending when the connection closes sees a reset instead of the answer."""
 
 
 class NotJson(Fault):
@@ -35,7 +35,7 @@ class TooLarge(Fault):
 
 
 async def read_json(request: Request, empty: Any = None) -> Any:
-    """The body of a request; `empty` if there is none.
+    """Read the body of a request; `empty` if there is none.
 
     Raises:
         NotJson, TooLarge
@@ -49,7 +49,7 @@ async def read_json(request: Request, empty: Any = None) -> Any:
                 data += part
             elif size > _DRAINED * MAX_BYTES:
                 break
-    except ClientDisconnect:  # nobody hears the answer any more
+    except ClientDisconnect:  # nobody waits for the answer any more
         raise NotJson("the body breaks off", hint="send the whole body") from None
     if size > MAX_BYTES:
         raise TooLarge(
@@ -66,7 +66,7 @@ async def read_json(request: Request, empty: Any = None) -> Any:
 
 
 def _number(text: str) -> float:
-    """JSON has one kind of number: 1.0 is a whole one."""
+    """Parse a number as JSON has it, of one kind: 1.0 is a whole one."""
     number = float(text)
     return int(number) if number.is_integer() else number
 

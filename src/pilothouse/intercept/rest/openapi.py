@@ -38,13 +38,13 @@ class Operation:
     whole_body: str = ""
     """The argument that the body is."""
     has_body: bool = False
-    """The body is an object of all arguments that are not in the path."""
+    """True if the body is an object of all arguments that are not in the path."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that are always so."""
+    """Arguments that always have these values."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names that arguments have in the query, where they are others."""
     refined: Mapping[str, Any] = field(default_factory=dict)
-    """What the document says of arguments beyond what `tools/list` has room for."""
+    """Additions to the schemas of arguments for which `tools/list` has no room."""
     one_of: Sequence[dict[str, Any]] = ()
     """Schemas of which the body has to fit one at least."""
 
@@ -71,7 +71,7 @@ class Operation:
 
 
 def operations() -> tuple[Operation, ...]:
-    """The spec's routes, apart from `/mcp/tools`, which is no tool."""
+    """Return the spec's routes, apart from `/mcp/tools`, which is no tool."""
     return (
         Operation(
             method="GET",
@@ -160,7 +160,7 @@ _HEADERS = {
 
 
 def document() -> dict[str, Any]:
-    """The API as an OpenAPI 3.1 document."""
+    """Return the API as an OpenAPI 3.1 document."""
     paths: dict[str, Any] = {
         "/mcp/tools": {"get": _plain("list_tools", "List the MCP tools.", _TOOL_LIST)},
         "/openapi.json": {"get": _plain("openapi", "Get this document.", {"type": "object"})},
@@ -248,7 +248,7 @@ def _answer(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reasons(operation: Operation) -> dict[int, str]:
-    """Why an operation may fail, by HTTP status."""
+    """Return why an operation may fail, by HTTP status."""
     reasons = dict(_HTTP_REFUSALS)
     faults: list[type[Fault]] = [*operation.tool.raises, *COMMON]
     for fault in faults:

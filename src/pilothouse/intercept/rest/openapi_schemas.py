@@ -1,4 +1,4 @@
-"""What JSON Schema can say of arguments that are little languages: filters, patterns, edits.
+"""JSON Schema of arguments that are little languages: filters, patterns, edits.
 
 `tools/list` has no room for it. For filters and patterns the document promises the forms that a
 regular expression can describe; the server takes the whole language, and says where one is wrong.
@@ -78,7 +78,7 @@ SOON_ENOUGH: list[dict[str, Any]] = [
 
 
 def config_schemas() -> dict[str, dict[str, Any]]:
-    """A configuration and its items by name, as far as each item can be judged by itself."""
+    """Return a configuration and its items by name, as far as each can be judged by itself."""
     config = Config.model_json_schema(ref_template="#/components/schemas/{model}")
     made: dict[str, dict[str, Any]] = {"Config": config, **config.pop("$defs")}
     host = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"

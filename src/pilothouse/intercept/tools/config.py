@@ -167,7 +167,7 @@ async def list_backups(args: ListBackups, interceptor: Interceptor) -> Backups:
 def masked(
     config: dict[str, list[dict[str, Any]]], redactor: Redactor
 ) -> dict[str, list[dict[str, Any]]]:
-    """The configuration as it is shown: a rule may write a password."""
+    """Return the configuration as it is shown: a rule may write a password."""
     shown: dict[str, list[dict[str, Any]]] = redactor.texts(config)
     return shown
 
@@ -175,7 +175,7 @@ def masked(
 def unmasked(
     config: dict[str, Any], kept: dict[str, list[dict[str, Any]]], redactor: Redactor
 ) -> dict[str, Any]:
-    """The configuration with every value that came back as it was shown as it is kept.
+    """Return the configuration; values that came back as they were shown are as they are kept.
 
     Without this, reading the configuration and writing it back would store the masks.
     """

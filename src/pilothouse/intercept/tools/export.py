@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pilothouse.intercept.ports import Detail, Side
 
 MOST_BODY_BYTES = 4 * 1024 * 1024
-"""Of all bodies in one HAR together."""
+"""Bytes of all bodies in one HAR together."""
 
 
 class ExportHar(InterceptArgs):

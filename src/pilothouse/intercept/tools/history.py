@@ -24,7 +24,7 @@ from pilothouse.intercept.tools.shared import (
 
 ORDER = "id desc"
 FARTHEST = 2**53
-"""Beyond any history, and still a number that can be added to."""
+"""Offset beyond any history, and still a number that can be added to."""
 BODY_BYTES = 16_384
 MOST_BODY_BYTES = 1_048_576
 

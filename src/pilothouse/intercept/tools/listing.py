@@ -18,4 +18,4 @@ TOOLS: tuple[Tool, ...] = (
     *rules.TOOLS,
 )
 RESOURCES: tuple[Resource, ...] = ()
-"""None: a resource is read without arguments, and nothing here is shown without a token."""
+"""Resources: none, as they are read without arguments, and here all needs a token."""

@@ -45,7 +45,7 @@ class Sending(InterceptArgs):
     allow_duplicate_headers: bool = Field(default=False, description="Add, do not replace")
 
     def plan(self) -> dict[str, Any]:
-        """What is to be sent, as `Interceptor.resend` and `bulk_send` take it."""
+        """Return what is to be sent, as `Interceptor.resend` and `bulk_send` take it."""
         given = self.model_dump(by_alias=True, exclude_none=True, exclude={"access_token"})
         return {"modifications": [], **given}
 

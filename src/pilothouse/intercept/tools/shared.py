@@ -18,11 +18,11 @@ INTERCEPT = Group(
 )
 
 WRITES = (*FAULTS, ReadOnly)
-"""What every tool that changes or sends something may answer."""
+"""Faults that every tool that changes or sends something may answer."""
 
 MOST_ROWS = 1_000
 MOST_ID = 2**63 - 1
-"""Of what SQLite counts with."""
+"""Largest number that SQLite counts with."""
 
 
 class BadCursor(InvalidInput):
@@ -33,7 +33,7 @@ class BadCursor(InvalidInput):
 
 
 class _Absent(str):
-    """Empty, so that whoever does not know it refuses it."""
+    """Token of its own type, empty, so that whoever does not know it refuses it."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class InterceptArgs(SnakeArgs):
 
     @property
     def token(self) -> str | None:
-        """What `Interceptor.admit` is asked about."""
+        """Token for `Interceptor.admit`: `ABSENT` if not given, None if it is no string."""
         if "access_token" not in self.model_fields_set:
             return ABSENT
         return self.access_token if isinstance(self.access_token, str) else None
@@ -66,7 +66,7 @@ class ProxyAnswer(SnakeResult, extra="allow"):
 
 
 def packet(packet_id: int) -> int:
-    """The id, if it can be one.
+    """Return the id, if it can be one.
 
     Raises:
         PacketNotFound: no history counts that far.

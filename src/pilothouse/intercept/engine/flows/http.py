@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""What becomes of an HTTP flow: recorded, refused, mocked, changed by rules, held.
+"""HTTP flows: recorded, refused, mocked, changed by rules, held.
 
 An addon of mitmproxy. Its hooks are plain functions that hand back a coroutine only where they
 must wait, because each of them is called for every request there is.
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExchangeRecorder(Protocol):
-    """The history, as far as it is needed here."""
+    """The part of the history that is needed here."""
 
     def post(self, exchange: Exchange) -> None: ...
 
@@ -218,7 +218,7 @@ class Capture:
             flow.response.headers.clear()
 
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
-        """A tunnel that was not opened is worth a row: there will be no request inside it."""
+        """Record a tunnel that was not opened: there will be no request inside it."""
         exchange = self._open(flow)
         exchange.url = f"{flow.request.host}:{flow.request.port}"
         if flow.response:
@@ -280,7 +280,7 @@ def _exchange(flow: http.HTTPFlow) -> Exchange | None:
 
 
 def _event(stream: Exchange, events: bytes) -> Exchange:
-    """Events as a packet of the server's, like a message of a WebSocket."""
+    """Return events as a packet of the server's, like a message of a WebSocket."""
     return replace(
         stream,
         method="",
@@ -327,7 +327,7 @@ def address_of(connection: Connection) -> ConnectionEnd:
 
 
 def _server_of(flow: http.HTTPFlow) -> ConnectionEnd:
-    """As far as it is known before there is a connection to it."""
+    """Return the server's address, as far as it is known before there is a connection to it."""
     if flow.server_conn.peername:
         return address_of(flow.server_conn)
     host, port = flow.request.host, flow.request.port

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KEY_HEADER = b"x-pilothouse-exchange"
-"""Joins a packet with what the browser saw. Ours alone: it is never taken from a client."""
+"""Header that joins a packet with what the browser saw; never taken from a client."""
 
 _BREAKS_LINES = re.compile(rb"[\0\r\n]")
 _BREAKS_WORDS = re.compile(rb"[\0-\x20\x7f]")
@@ -29,14 +29,14 @@ class NotAMessage(ValueError):
 
 
 def is_ambiguous(request: http.Request) -> bool:
-    """Whether it has characters that some servers take for the end of a line or a word."""
+    """Return whether it has characters that some servers take for the end of a line or word."""
     data = request.data
     values = b"".join([name + value for name, value in data.headers.fields])
     return bool(_BREAKS_LINES.search(values) or _BREAKS_WORDS.search(data.path))
 
 
 def request_head(request: http.Request) -> bytes:
-    """The request line and headers as HTTP/1, whatever the version they came in."""
+    """Return request line and headers as HTTP/1, whatever the version they came in."""
     data = request.data
     fields = data.headers.fields
     if data.authority and _is_framed(data.http_version) and b"host" not in request.headers:
@@ -76,12 +76,12 @@ def _is_own(field: tuple[bytes, bytes]) -> bool:
 
 
 def _is_framed(version: bytes) -> bool:
-    """HTTP/2 and 3, which have no request line and no Host header of their own."""
+    """Return whether it is HTTP/2 or 3, without a request line and a Host header of their own."""
     return version.startswith((b"HTTP/2", b"HTTP/3"))
 
 
 def sent(message: http.Message, head: bytes) -> WireMessage:
-    """What is recorded of a message whose body is here as a whole."""
+    """Return what is recorded of a message whose body is here as a whole."""
     body = message.raw_content or b""
     return WireMessage(
         time=message.timestamp_start * 1000,
@@ -100,11 +100,11 @@ class Readable:
     head: bytes
     body: bytes
     coding: str = ""
-    """The Content-Encoding that was taken off the body; empty if it is as transferred."""
+    """Content-Encoding that was taken off the body; empty if it is as transferred."""
 
 
 def readable(message: http.Message) -> Readable:
-    """A body that its coding does not fit, or that unpacks to very much, stays as it is."""
+    """Decode a message; a body that its coding does not fit, or a huge one, stays as it is."""
     head = head_of(message)
     body, codings = recode.decode(head, message.raw_content or b"")
     return Readable(head, body, _coding(message) if codings else "")
@@ -117,7 +117,7 @@ def _coding(message: http.Message) -> str:
 def change(message: http.Message, seen: Readable, edited: bytes, method: str = "") -> None:
     """Make the message what the edited bytes say; its length and coding are put right.
 
-    `method` is what a response answers to.
+    `method` is that of the request which a response answers.
 
     Raises:
         NotAMessage: it is as it was.
@@ -136,7 +136,7 @@ def change(message: http.Message, seen: Readable, edited: bytes, method: str = "
 
 
 def check(side: Literal["request", "response"], edited: bytes) -> None:
-    """Raises NotAMessage for bytes that `change` would not take."""
+    """Check edited bytes; raises NotAMessage for those that `change` would not take."""
     line, _, _ = _split(edited)
     if side == "request":
         _request_words(line)
@@ -145,8 +145,8 @@ def check(side: Literal["request", "response"], edited: bytes) -> None:
 
 
 def leave_body_out(response: http.Response, method: str) -> None:
-    """For an answer to HEAD, and for a status that never has a body: the client would take it for
-    the beginning of the next answer. How long it would be may be told only to HEAD."""
+    """Drop the body of an answer to HEAD, or of a status that never has one: the client would take
+    it for the beginning of the next answer. Only to HEAD may its length be given."""
     if method == "HEAD":
         response.raw_content = b""
     elif response.status_code in (204, 304):
@@ -170,7 +170,7 @@ def _status_words(line: bytes) -> list[bytes]:
 
 
 def _start_request(request: http.Request, line: bytes, fields: Fields) -> Fields:
-    """The fields that are left: HTTP/2 has a place of its own for the host."""
+    """Set the request's line; return the other fields: HTTP/2 has its own place for the host."""
     words = _request_words(line)
     request.data.method, request.data.path = words[0], words[1]
     if not _is_framed(request.data.http_version):

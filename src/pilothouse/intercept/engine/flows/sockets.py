@@ -78,7 +78,7 @@ class Live:
         self._proxy = proxy
         self._flows: dict[str, Flow] = {}
         self._put_in: dict[str, list[_Own]] = {}
-        """What we put in ourselves and has not come by yet, by connection."""
+        """Messages that we put in ourselves and that have not come by yet, by connection."""
 
     async def inject(
         self,
@@ -184,7 +184,7 @@ class Live:
     async def _rule(
         self, exchange: Exchange, message: Message, side: Side, server: dict[str, Any] | None
     ) -> None:
-        """Further messages of the connection wait for this one, those of others do not."""
+        """Apply the rules to a message; those that follow on its connection wait, others do not."""
         edited = await asyncio.to_thread(self._changes.applied, side, server, message.content)
         self._record(exchange, message, edited)
 
@@ -216,7 +216,7 @@ class Live:
         self._history.post(exchange)
 
     def _own(self, flow: Flow, message: Message) -> _Own | None:
-        """What we put in ourselves, if the message is that."""
+        """Return the entry of a message that we put in ourselves, None for any other."""
         pending = self._put_in.get(flow.client_conn.id, [])
         for own in pending:
             # A WebSocket's message is joined from frames, but says itself that it was put in.

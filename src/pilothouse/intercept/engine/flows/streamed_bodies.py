@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEPT_BODY = 1 << 20
-"""How much of a body is kept, and above which size none is held back."""
+"""Bytes of a body that are kept, and above which none is held back."""
 MOST_CHUNKS = 10_000
 """Chunks of a body whose sizes are kept; one of more is sent again as one."""
 _GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-"""What stands between two events."""
+"""Separators of two events."""
 
 
 class Tee:
-    """Hands every piece on as it came."""
+    """Stream function that hands every piece on as it came, and keeps the first part."""
 
     def __init__(self) -> None:
         self.kept = bytearray()
@@ -38,7 +38,7 @@ class Tee:
         return piece
 
     def sent(self, message: http.Message, head: bytes) -> WireMessage:
-        """What is recorded of a message whose body went through here."""
+        """Return what is recorded of a message whose body went through here."""
         return WireMessage(
             time=message.timestamp_start * 1000,
             head=head,
@@ -57,9 +57,9 @@ class Tee:
 
 
 class EventStreamBody:
-    """Hands every piece on as it came, and tells of server-sent events as soon as they are whole.
+    """Stream function that hands every piece on, and reports events as soon as they are whole.
 
-    Those that came together are told together.
+    Server-sent events that came together are reported together.
     """
 
     def __init__(self, tell: Callable[[bytes], None]) -> None:
@@ -77,7 +77,7 @@ class EventStreamBody:
         return piece
 
     def close(self) -> None:
-        """The stream has ended, perhaps within an event."""
+        """Report the rest: the stream has ended, perhaps within an event."""
         if self._rest:
             self._tell(self._rest)
             self._rest = b""
@@ -102,7 +102,7 @@ def hold_back(message: http.Message) -> None:
 
 
 def tee_of(message: http.Message) -> Tee | None:
-    """Where the body went through, if it was streamed."""
+    """Return what the body went through, None if it was not streamed."""
     return message.stream if isinstance(message.stream, Tee) else None
 
 

@@ -1,1 +1,1 @@
-"""What mitmproxy does not do by itself."""
+"""Patches for what mitmproxy does not do by itself."""

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-calls
-"""Servers that ask for a client certificate: that they did is known, and what it led to is told.
+"""Servers that ask for a client certificate: that they did is noted, and what it led to reported.
 
 With TLS 1.3 a server refuses a client without a certificate after the handshake, by an alert.
-mitmproxy logs an alert and goes on, and does not hear of the connection's end either, because
+mitmproxy logs an alert and goes on, and does not notice the connection's end either, because
 OpenSSL counts the alert as one: the client would wait for ever. Here an alert closes the
 connection. An addon of mitmproxy, imported for what it does as well.
 """
@@ -31,12 +31,12 @@ _MISSING = (
 )
 _REFUSED = "The server did not accept the client certificate of --client-cert"
 _ASKING = b"read server certificate request"
-"""In OpenSSL's name of the state in which that message was read."""
+"""Part of OpenSSL's name for the state in which that message was read."""
 _LOGGED = "TLS Error: "
-"""What mitmproxy writes of an alert begins with this."""
+"""Beginning of what mitmproxy logs of an alert."""
 
 _asked: WeakKeyDictionary[connection.Connection, str] = WeakKeyDictionary()
-"""For each server that asked for a certificate, why it may have given up."""
+"""Reason why it may have given up, for each server that asked for a certificate."""
 
 
 def given_up(server: connection.Connection) -> str:
@@ -45,7 +45,7 @@ def given_up(server: connection.Connection) -> str:
 
 
 class ClientCertificates:
-    """Notes which servers ask for a certificate."""
+    """Addon that notes which servers ask for a certificate."""
 
     def tls_start_server(self, data: TlsData) -> None:
         if data.ssl_conn is None:
@@ -59,7 +59,7 @@ class ClientCertificates:
         data.ssl_conn.set_info_callback(notice)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """It answers: what ends the connection later has another reason."""
+        """Forget a server that answers: what ends it later has another reason."""
         if _asked:
             _asked.pop(flow.server_conn, None)
 
@@ -80,7 +80,7 @@ def _closing(receive: Callable[[Any, bytes], Commands]) -> Callable[[Any, bytes]
             pass
         if is_over and self.conn.state & connection.ConnectionState.CAN_READ:
             self.conn.state &= ~connection.ConnectionState.CAN_READ
-            # Whoever asks for this server again over the same connection is told at once.
+            # A later request for this server over the same connection fails at once.
             self.conn.error = given_up(self.conn) or self.conn.error
             yield from self.event_to_child(events.ConnectionClosed(self.conn))
 

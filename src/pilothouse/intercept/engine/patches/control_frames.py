@@ -33,13 +33,13 @@ class Control:
 
 @dataclass
 class WebsocketControlHook(StartHook):
-    """What mitmproxy calls `websocket_control` with."""
+    """Hook with which mitmproxy calls `websocket_control`."""
 
     control: Control
 
 
 class _Connection(websocket.WebsocketConnection):
-    """Keeps pings and pongs until the hook for them has been called."""
+    """Connection that keeps pings and pongs until the hook for them has been called."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""What mitmproxy makes of an exchange that breaks off, put right before it is told.
+"""Errors that mitmproxy gives an exchange that breaks off, put right before they are reported.
 
 A body that was held back until it was whole, and never became it, is forgotten with the
 connection: the record would say that nothing came. A stream that the server resets is said to be
@@ -44,7 +44,7 @@ def _keep(message: Any, came: Any) -> None:
 
 
 def _told(error: str, server: Any) -> str:
-    """Of the server's side."""
+    """Return an error of the server's side as it should read."""
     if why := given_up(server):
         return why if why in error else f"{why} ({error})"
     if error.startswith("Certificate verify failed"):

@@ -1,9 +1,9 @@
 # mypy: allow-untyped-calls
-"""What mitmproxy's HTTP/1 lacks: trailers after a chunked body, interim responses, addresses that
-are not ASCII.
+"""Additions to mitmproxy's HTTP/1: trailers after a chunked body, interim responses, addresses
+that are not ASCII.
 
 It gives up on a connection that sends or gets trailers, whose peer then waits for ever, and takes
-a 103 for the whole answer. Here trailers are told and sent on as its HTTP/2 does it, and interim
+a 103 for the whole answer. Here trailers are read and sent on as its HTTP/2 does it, and interim
 responses are left out as its HTTP/2 does that, too. A path with plain UTF-8 in it, as curl sends
 it, is refused only where the whole address stands in the request: here it is taken as elsewhere.
 What is no request at all is worth a warning, since it cannot be recorded. Imported for what it
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _INTERIM = re.compile(rb"HTTP/1\.\d (?!101)1\d\d\b")
 _WHOLE_ADDRESS = re.compile(rb"([!-~]+ [A-Za-z]+://[!-.0-~]+)/(\S*)( [!-~]+)")
 _REPORTED = 300
-"""Characters of what a client sent instead of a request."""
+"""Characters that are logged of what a client sent instead of a request."""
 _LAST_CHUNK = b"0\r\n\r\n"
 _TRAILERS = {
     _events.RequestEndOfMessage: _events.RequestTrailers,
@@ -42,7 +42,7 @@ type _Step = Callable[[Any, Any], _Commands]
 
 
 class _Chunks(ChunkedReader):
-    """Keeps the trailers aside, which its user would not take."""
+    """Reader that keeps the trailers aside, which its user would not take."""
 
     trailers: Headers | None = None
 
@@ -95,7 +95,7 @@ def _sending(send: _Step) -> _Step:
 
 
 def _taken(connection: Any) -> Headers | None:
-    """The trailers of the message that ends; the next one has its own."""
+    """Take the trailers of the message that ends; the next one has its own."""
     trailers, connection.trailers = getattr(connection, "trailers", None), None
     return trailers
 

@@ -31,15 +31,15 @@ class RuleApplier:
         self._breakpoints = breakpoints
         self._rules = ReadyRules()
         self._servers: dict[tuple[str, int], dict[str, Any] | None] = {}
-        """What the rules said of hosts that were asked for."""
+        """Configured servers, or None, for hosts that were asked for."""
 
     def use(self, rules: ReadyRules) -> None:
-        """From the next message on."""
+        """Use these rules from the next message on."""
         self._rules = rules
         self._servers.clear()
 
     def server_for(self, host: str, port: int) -> dict[str, Any] | None:
-        """The configured server that is meant, if there is one."""
+        """Return the configured server that is meant, if there is one."""
         place = (host, port)
         if place not in self._servers:
             if len(self._servers) >= MOST_SERVERS:
@@ -51,15 +51,15 @@ class RuleApplier:
         return self._rules.passes_through(server_name, listen_port)
 
     def rule(self, side: Side, server: dict[str, Any] | None) -> bool:
-        """Whether there is a rule for messages from or to a server."""
+        """Return whether there is a rule for messages from or to a server."""
         return self._rules.concerns(_DIRECTIONS[side], _id(server))
 
     def applied(self, side: Side, server: dict[str, Any] | None, message: bytes) -> bytes | None:
-        """What the rules make of a message; None if they leave it as it is. For a thread."""
+        """Apply the rules to a message; None if they leave it as it is. For a thread."""
         return self._rules.apply(_DIRECTIONS[side], _id(server), message)
 
     def concern(self, side: Side, flow: http.HTTPFlow, exchange: Exchange) -> bool:
-        """Whether the message must be here as a whole before it goes on."""
+        """Return whether the message must be here as a whole before it goes on."""
         return self.rule(side, self._server(flow)) or (
             bool(self._breakpoints) and self._stops(side, flow, exchange)
         )
@@ -109,7 +109,7 @@ def _id(server: dict[str, Any] | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What may become of one message."""
+    """One message with its exchange, for rules and breakpoints to change."""
 
     side: Side
     message: http.Message

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AUTO_FORWARD_S = 30.0
 MOST_HELD = 100
 SHOWN_BODY = 64 * 1024
-"""How much of a body a list of what is held shows."""
+"""Bytes of a body that a list of what is held shows."""
 SIDES = ("request", "response", "both")
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Stop:
     match: Match
     on: str
     rule: dict[str, Any]
-    """As it was given."""
+    """Rule as it was given."""
 
     def shown(self) -> dict[str, Any]:
         return self.rule
@@ -43,7 +43,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a held message; `edited` is the whole message if it was changed."""
+    """Decision on a held message; `edited` is the whole message if it was changed."""
 
     drop: bool = False
     edited: bytes | None = None
@@ -57,10 +57,10 @@ class HeldFlow:
     url: str
     head: bytes
     body: bytes
-    """Without content coding."""
+    """Body without content coding."""
     since: float
     is_awaited: Callable[[], bool]
-    """Whether the client is still there."""
+    """Function that tells whether the client is still there."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
     decision: asyncio.Future[Decision] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -106,7 +106,7 @@ class Breakpoints(RuleBook[Stop]):
         body: bytes,
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> Decision:
-        """Wait for the decision; nobody's decision is: forward it as it is."""
+        """Wait for the decision; without one in time, forward the message as it is."""
         if len(self._held) >= MOST_HELD:
             logger.warning("%s %s was not held: %d are already", method, url, MOST_HELD)
             return Decision()
@@ -123,7 +123,7 @@ class Breakpoints(RuleBook[Stop]):
             self._tell({"event": "released", "held_id": held.id, "session": session})
 
     def held(self, session: str | None) -> list[dict[str, Any]]:
-        """What this session may decide on; None for all."""
+        """Return what this session may decide on; None for all."""
         self._give_up()
         return [
             held.shown(self._limit_s)
@@ -134,7 +134,7 @@ class Breakpoints(RuleBook[Stop]):
     def decide(
         self, held_id: str, action: str, edit: Mapping[str, Any], session: str | None = None
     ) -> dict[str, Any]:
-        """`edit` has a new `head` or `body`, in base64 as they are told.
+        """Decide on what is held; `edit` has a new `head` or `body`, in base64 as they are shown.
 
         Raises:
             InvalidInput
@@ -171,7 +171,7 @@ class Breakpoints(RuleBook[Stop]):
 
 
 def _concerns(held: HeldFlow, session: str | None) -> bool:
-    """Whether a session may see it: its own, and what came by a listener that belongs to none."""
+    """Return whether a session may see it: its own, and that of listeners that belong to none."""
     return session is None or held.session in ("", session)
 
 
@@ -191,7 +191,7 @@ def _check(side: Side, edited: bytes) -> None:
 
 
 def _with_line_ends(head: bytes) -> bytes:
-    """As HTTP has them, whatever the editor made of them."""
+    """Return a head with the line ends of HTTP, whatever the editor made of them."""
     lines = head.replace(b"\r\n", b"\n").rstrip(b"\n").split(b"\n")
     return b"\r\n".join(lines) + b"\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""Rules of sessions, and which flows a rule is meant for: what mocks and breakpoints share."""
+"""Rules of sessions, and the flows that a rule is meant for: shared by mocks and breakpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LONGEST_URL = 4096
-"""What is searched of a URL. Every request waits for it, whatever the pattern."""
+"""Characters of a URL that are searched. Every request waits for it, whatever the pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Match:
     pattern: Any
 
     def takes(self, session: str, method: str, url: str) -> bool:
-        """Packets of a listener that belongs to nobody concern every session's rules."""
+        """Return whether a request fits; one of a listener without a session fits any."""
         if session and session != self.session:
             return False
         if self.method and self.method != method:
@@ -33,7 +33,7 @@ class Match:
 
 
 def match_of(session: str, rule: Mapping[str, Any], where: str) -> Match:
-    """Raises InvalidInput."""
+    """Read the match of a rule; raises InvalidInput."""
     url = str(rule.get("url") or "")
     try:
         pattern = compile_pattern(url) if url else None
@@ -46,14 +46,14 @@ def match_of(session: str, rule: Mapping[str, Any], where: str) -> Match:
 
 class ShownRule(Protocol):
     def shown(self) -> dict[str, Any]:
-        """As it was given, and what is known of it since."""
+        """Return the rule as it was given, with what is known of it since."""
 
 
 class RuleBook[R: ShownRule]:
     """The rules of each session, replaced as a whole."""
 
     def __init__(self, name: str, read: Callable[[str, Mapping[str, Any], str], R]) -> None:
-        """`read` makes a rule of a session from what was given as `name[0]`, `name[1]` …"""
+        """Take `read`, which makes a session's rule of what was given as `name[0]`, `name[1]` …"""
         self._name = name
         self._read = read
         self._rules: dict[str, list[R]] = {}
@@ -66,7 +66,7 @@ class RuleBook[R: ShownRule]:
             yield from rules
 
     def set(self, session: str, rules: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-        """Replace a session's rules; None leaves them. The rules that hold now.
+        """Replace a session's rules, None leaves them; return the rules that hold now.
 
         Raises:
             InvalidInput: nothing was replaced.

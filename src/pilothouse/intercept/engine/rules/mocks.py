@@ -21,13 +21,13 @@ LONGEST_DELAY_MS = 60_000
 class Mock:
     match: Match
     rule: dict[str, Any]
-    """As it was given."""
+    """Rule as it was given."""
     status: int
     headers: http.Headers
     body: bytes
     delay_s: float
     left: int | None
-    """How many more answers it gives; None for no end."""
+    """Number of answers that it still gives; None for no end."""
     used: int = 0
 
     def response(self) -> http.Response:
@@ -45,7 +45,7 @@ class Mocks(RuleBook[Mock]):
         super().__init__("mocks", _mock)
 
     def find(self, session: str, method: str, url: str) -> Mock | None:
-        """The first rule that takes a request."""
+        """Return the first rule that takes a request and has answers left, None without one."""
         for mock in self:
             if mock.left != 0 and mock.match.takes(session, method, url):
                 return mock
