@@ -1,4 +1,4 @@
-"""How the hub and its workers write what they say to each other about shared services. Pure.
+"""Frames of the messages about shared services between the hub and its workers. Pure.
 
 A message is a JSON object. Bytes in it stand beside the JSON as they are, since a body may have
 64 MB. It goes over the wire in pieces, so that a large one neither holds up the small ones nor
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 17
 LARGEST = 1 << 30
-"""Bytes of all messages together of which only pieces came so far."""
+"""Limit in bytes for all messages together of which only pieces came so far."""
 _PIECE_HEAD = struct.Struct("!IIB")
 _COUNT = struct.Struct("!I")
 _BESIDE = "\0beside"
-"""Stands in the JSON for bytes: the only member of an object, with their number."""
+"""Name that stands in the JSON for bytes: the only member of an object, with their number."""
 
 
 class BadFrame(ValueError):
-    """What came is nothing that this side could have written."""
+    """A frame that this side could never have written."""
 
 
 def packed(message: Mapping[str, Any]) -> list[Part]:
-    """The parts of a message.
+    """Return the parts of a message: its JSON with a head, then the bytes beside it.
 
     Raises:
         TypeError: a value is of a kind that is not sent.
@@ -73,7 +73,7 @@ def _to_json(message: Mapping[str, Any], default: Any, beside: list[bytes]) -> b
 
 
 def unpacked(data: bytes | bytearray) -> dict[str, Any]:
-    """Raises BadFrame."""
+    """Return the message that these bytes hold. Raises BadFrame."""
     try:
         (count,) = _COUNT.unpack_from(data)
         sizes = struct.unpack_from(f"!{count}Q", data, _COUNT.size)
@@ -92,7 +92,7 @@ def unpacked(data: bytes | bytearray) -> dict[str, Any]:
 
 
 def checked(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message that is one of this protocol (rpc.py has all).
+    """Return a message if it is one of this protocol (rpc.py lists them all).
 
     Raises:
         BadFrame
@@ -116,7 +116,7 @@ def checked(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_answer(message: Mapping[str, Any]) -> bool:
-    """Tell whether an answer has a value or what there is instead."""
+    """Tell whether an answer has a value, a whole fault, or the text of a defect."""
     match message:
         case {"fault": {"class": str(), "message": str(), "hint": str(), "details": dict()}}:
             return True
@@ -141,7 +141,7 @@ def _from_json(text: memoryview) -> dict[str, Any]:
 
 
 def _restored(value: Any, beside: Sequence[bytes]) -> Any:
-    """The value with the bytes where they belong."""
+    """Return the value with the bytes where they belong."""
     if isinstance(value, list):
         return [_restored(one, beside) for one in value]
     if not isinstance(value, dict):
@@ -155,7 +155,7 @@ def _restored(value: Any, beside: Sequence[bytes]) -> Any:
 
 
 def pieces(number: int, parts: Sequence[Part]) -> Iterator[bytes]:
-    """A message as it goes over the wire, piece by piece; a small one is one piece."""
+    """Yield a message as it goes over the wire, piece by piece; a small one is one piece."""
     left = sum(map(len, parts))
     cuts = chain.from_iterable(
         (memoryview(part)[at : at + PIECE] for at in range(0, len(part), PIECE)) for part in parts
@@ -177,7 +177,7 @@ class Assembler:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """The messages that are whole now.
+        """Yield the messages that are whole now.
 
         Raises:
             BadFrame
@@ -214,7 +214,7 @@ class Assembler:
 
 
 def packed_fault(fault: Fault) -> dict[str, Any]:
-    """A fault as a value that is sent."""
+    """Return a fault as a value that can be sent."""
     return {
         "class": _name(type(fault)),
         "message": fault.message,
@@ -224,11 +224,11 @@ def packed_fault(fault: Fault) -> dict[str, Any]:
 
 
 def unpacked_fault(told: Mapping[str, Any]) -> Fault:
-    """The fault that was sent, of its own class if that is one of ours, else an internal one."""
+    """Return the fault that was sent: of its own class if that is one of ours, else Internal."""
     known = {_name(one): one for one in _declared(Fault)}
     kind = known.get(told["class"], Internal)
     fault = kind.__new__(kind)
-    # Not by its own constructor, which may ask for something else.
+    # Its own constructor is left out: it may take other arguments.
     Fault.__init__(fault, told["message"], hint=told["hint"], **told["details"])
     return fault
 

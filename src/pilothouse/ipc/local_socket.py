@@ -14,7 +14,7 @@ LONGEST_PATH = 100
 """Bytes of a socket's path; systems take 103 to 107."""
 BACKLOG = 128
 REACH_S = 5.0
-"""How long whoever listens may take to accept."""
+"""Seconds that a listener may take to accept."""
 
 
 def listen_at(path: str) -> socket.socket:

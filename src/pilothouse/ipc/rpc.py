@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pilothouse.ipc.frames import Part
 
     type Report = Callable[[str, BaseException], None]
-    """Is told of a defect by what was done and what was raised."""
+    """Callback for a defect, with what was done and what was raised."""
 
 MOST_UNREAD = 64 << 20
 """Bytes that the other side has not read: one that is so far behind is given up."""
@@ -51,7 +51,7 @@ class ServiceBroke(RuntimeError):
 
 
 class Served(Protocol):
-    """What one side does for the other. What is not known raises LookupError."""
+    """Services that one side offers to the other. An unknown name raises LookupError."""
 
     async def call(self, do: str, given: dict[str, Any]) -> Any: ...
 
@@ -60,7 +60,7 @@ class Served(Protocol):
     def tell(self, do: str, given: dict[str, Any]) -> None: ...
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
 
 
 class RpcConnection(asyncio.Protocol):
@@ -78,24 +78,24 @@ class RpcConnection(asyncio.Protocol):
         self._sent = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._doing: dict[int, asyncio.Task[None]] = {}
-        """What the other side asked for, by its number."""
+        """Tasks that the other side asked for, by their numbers."""
         self._lent: dict[int, asyncio.Event] = {}
-        """Of what is lent to it: whether it has given it back."""
+        """Events for what is lent to it, by number: each is set when it gives that back."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None
 
-    # Asking
+    # Requests to the other side
 
     async def call(self, do: str, given: dict[str, Any]) -> Any:
-        """Raises Fault, LineLost, ServiceBroke."""
+        """Return the other side's answer. Raises Fault, LineLost, ServiceBroke."""
         return await self._ask("call", next(self._asked), do, given)
 
     @asynccontextmanager
     async def hold(self, do: str, given: dict[str, Any]) -> AsyncIterator[Any]:
-        """Raises Fault, LineLost, ServiceBroke."""
+        """Hold what the other side lends for the block. Raises Fault, LineLost, ServiceBroke."""
         number = next(self._asked)
         value = await self._ask("hold", number, do, given)
         try:
@@ -145,7 +145,7 @@ class RpcConnection(asyncio.Protocol):
         self.close("the other side has closed it" if exc is None else str(exc))
 
     def close(self, why: str) -> None:
-        """End the connection; again is no harm."""
+        """End the connection; a second call does nothing."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -197,7 +197,7 @@ class RpcConnection(asyncio.Protocol):
             task.cancel()
         return task
 
-    # Answering
+    # Requests of the other side
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "answer" in message:

@@ -1,4 +1,4 @@
-"""Where workers come to the hub for the services that all of them share."""
+"""The Unix socket at which workers reach the services of the hub that all of them share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pilothouse.ipc.rpc import Report, Served
 
 LEAVE_S = 5.0
-"""How long what was lent may take to come back when the hub ends."""
+"""Seconds for what was lent to come back when the hub ends."""
 
 
 @asynccontextmanager
