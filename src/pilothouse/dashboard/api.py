@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
     type Answer = Callable[[Request], Awaitable[ASGIApp]]
     type Report = Callable[[str, Exception], None]
-    """Is told of what should never happen, by the path that was asked for."""
+    """Callback for what should never happen, with the path that was requested."""
 
 FRESH_S = 0.9
-"""So long one overview is shown to every page that asks."""
+"""Seconds for which one overview is shown to every page that asks."""
 ANY = "*"
-"""Asks for the stream of an agent that is live, whichever it is: a page that has just been opened
-needs no other question first."""
+"""Stands for an agent that is live, whichever it is, in a request for a stream: a page that has
+just been opened needs no other request first."""
 MOST_PAGES = 32
-"""Streams that are open at the same time."""
+"""Limit of streams that are open at the same time."""
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
 }
 _OWN_SITES = (None, "same-origin", "none")
-"""Who asks, as a browser tells it: nobody that it would know of, our own page, the user."""
+"""Accepted values of `sec-fetch-site`: none sent, our own page, the user's own navigation."""
 FILE_POLICY = (
     "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline';"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -61,7 +61,7 @@ class TooManyPages(Fault):
 
 
 def api(agents: Agents, report: Report) -> dict[str, ASGIApp]:
-    """The applications of the API by their paths; who may call them is not judged here."""
+    """Return the applications of the API by their paths; who may call them is not judged here."""
     shared = _Shared(agents)
     pages = _Pages(agents, shared, report)
 
@@ -100,7 +100,7 @@ def api(agents: Agents, report: Report) -> dict[str, ASGIApp]:
         "/api/body": body,
         "/api/viewport": viewport,
         "/api/file": file,
-        # The last one: the first path that fits answers.
+        # It comes last: the first path that fits answers.
         "/api/{rest:path}": nowhere,
     }
     return {path: _Path(answer, report) for path, answer in answers.items()}
@@ -166,7 +166,7 @@ class _Pages:
             try:
                 await stream.serve(receive, send)
             except Exception as error:
-                # The answer has begun: all that is left is to end it, and the page comes again.
+                # The answer has begun: all that is left is to end it, and the page connects again.
                 self._report("/api/stream", error)
                 await send({"type": "http.response.body", "body": b""})
             finally:
@@ -176,7 +176,7 @@ class _Pages:
 
 
 class _Shared:
-    """The overview, asked for once when several pages want it at the same time."""
+    """The overview, requested once when several pages want it at the same time."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -193,7 +193,7 @@ class _Shared:
 
 
 def _given(request: Request, name: str, default: str | None = None) -> str:
-    """Raises InvalidInput for what is missing."""
+    """Return a parameter of the query. Raises InvalidInput if it is missing without a default."""
     value = request.query_params.get(name, default)
     if value is None:
         raise InvalidInput(f"{name}: it is missing", hint=f"add {name}= to the query", field=name)

@@ -1,4 +1,4 @@
-"""What the dashboard asks of whoever knows the agents: one process, or the hub and its workers."""
+"""What the dashboard needs of the side that has the agents: one process, or hub and workers."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ class RowBatch(NamedTuple):
     packed: bytes
     """JSON of `rows`, `cursor` and `missed`: written once, where the rows are, and passed on."""
     cursor: str
-    """That follows them."""
+    """Cursor for the rows that follow these."""
 
 
 class Agents(Protocol):
-    """All agents, as far as people may look over their shoulders. Everything is masked already.
+    """All agents, as far as people may watch them. Everything is masked already.
 
-    What names an agent that is not there raises NoSuchAgent, and what it does not have NoSuchThing.
+    An agent that is not there raises NoSuchAgent, and what an agent does not have NoSuchThing.
     """
 
     async def overview(self) -> dict[str, Any]:
-        """What runs here: services, bookmarks and the agents with their apps."""
+        """Return what runs here: services, bookmarks and the agents with their apps."""
 
     async def rows(self, agent: str, cursor: str) -> RowBatch:
-        """The next rows after a cursor, empty for the oldest kept; waits until there is one.
+        """Return the next rows after a cursor, empty for the oldest kept; wait until there is one.
         Raises InvalidInput for a cursor that is none."""
 
     async def moment(self, agent: str, row: str) -> dict[str, Any]:
-        """All that is known of one row, and the rows that are related to it; those that are so by
-        a guess say why."""
+        """Return all that is known of one row, and the rows that are related to it; those that are
+        so by a guess say why."""
 
     async def body(self, agent: str, request: str) -> dict[str, Any]:
-        """The body of a response."""
+        """Return the body of a response."""
 
     async def picture(self, agent: str, app: str, tab: str) -> bytes:
-        """A JPEG of a tab, the one that the agent uses unless another is named; empty while there
-        is none to be had without disturbing it."""
+        """Return a JPEG of a tab, the one that the agent uses unless another is named; empty while
+        there is none to be had without disturbing it."""
 
     async def file(self, agent: str, app: str, name: str) -> bytes:
-        """A dossier or a picture that a failed step left."""
+        """Return a dossier or a picture that a failed step left."""
 
 
 def no_such_agent(agent: str) -> NoSuchAgent:

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 LONGEST_TEXT = 300
 LONGEST_URL = 500
 MOST_BEGUN = 4_000
-"""Exchanges whose beginning is remembered, for how long they took."""
+"""Limit of exchanges whose beginning is remembered, to tell how long they took."""
 LONGEST_CURSOR = 8_192
 _EXCHANGES = ("network", "packets")
 _CACHED = 300
-"""Longer texts are masked each time."""
+"""Characters of the longest text whose masking is cached; longer ones are masked each time."""
 
 
 class Rows:
     """Makes the rows of one agent."""
 
     def __init__(self, redactor: Redactor, names: Mapping[str, str] | None = None) -> None:
-        """`names` are shown in place of ids by which a session could be entered."""
+        """Show `names` in place of ids by which a session could be entered."""
         self._redactor = redactor
         self._names = names or {}
         self._begun: dict[str, float] = {}
 
     def row(self, moment: Moment, app: str = "") -> dict[str, Any]:
-        """One moment; `app` is the browser session that its source belongs to, if it is known."""
+        """Return the row of a moment; `app` is the browser session of its source, if known."""
         event, name = moment.event, moment.event.name
         facts = self.facts(moment)
         if facts.get("url"):
@@ -64,7 +64,7 @@ class Rows:
         return row
 
     def facts(self, moment: Moment) -> dict[str, Any]:
-        """What there is to say about a moment; not masked yet."""
+        """Return the facts of a moment, its session id replaced by a name; not masked yet."""
         facts = moment.event.facts()
         if name := self._names.get(facts.get("session_id", "")):
             facts["session_id"] = name
@@ -99,7 +99,7 @@ class Rows:
 
 
 def _app_of(name: str, facts: Mapping[str, Any]) -> str:
-    """Steps, server lines and what a browser did by itself say whose they are."""
+    """Return the session of a step, a server line or what a browser did by itself, else empty."""
     named = name in ("StepFinished", "ServerLogged", "BrowserNoted")
     return str(facts.get("session_id", "")) if named else ""
 
@@ -117,7 +117,7 @@ def _masked_short(redactor: Redactor, text: str, is_url: bool) -> str:
 
 
 def packed(value: Any) -> bytes:
-    """JSON; halves of characters, which JavaScript allows, are replaced."""
+    """Return JSON; halves of characters, which JavaScript allows, are replaced."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -128,12 +128,12 @@ def packed(value: Any) -> bytes:
 
 
 def pack_cursor(epoch: str, seqs: Mapping[str, int]) -> str:
-    """`epoch` names the timeline: seqs of another one mean nothing in it."""
+    """Return a cursor of seqs; `epoch` names their timeline: in another one they mean nothing."""
     return base64.urlsafe_b64encode(packed([epoch, dict(seqs)])).decode().rstrip("=")
 
 
 def unpack_cursor(cursor: str, epoch: str) -> dict[str, int]:
-    """The seqs of a cursor, none for an empty one and for that of a timeline that has ended.
+    """Return the seqs of a cursor; none for an empty one, and for one of a timeline that ended.
 
     Raises:
         InvalidInput: it is no cursor.
@@ -143,7 +143,7 @@ def unpack_cursor(cursor: str, epoch: str) -> dict[str, int]:
 
 
 def check_cursor(cursor: str) -> None:
-    """Raises InvalidInput for what is no cursor."""
+    """Check that a cursor can be read. Raises InvalidInput for what is none."""
     unpack_cursor(cursor, "")
 
 
@@ -154,7 +154,7 @@ def _read_cursor(cursor: str) -> tuple[str, dict[str, int]]:
         sound = isinstance(of, str) and isinstance(seqs, dict)
         if sound and all(type(seq) is int and seq >= 0 for seq in seqs.values()):
             return of, seqs
-    except (ValueError, TypeError):  # also what is no base64, and no JSON
+    except (ValueError, TypeError):  # also for what is no base64, or no JSON
         pass
     raise InvalidInput(
         "cursor: it is none that this API gave",

@@ -41,8 +41,8 @@ _ASSET = {**_SAFE, "cache-control": "public, max-age=31536000, immutable"}
 
 
 def shell(*framed_styles: str) -> Callable[[Request], Response]:
-    """The page itself. Where it hands a document to a frame, that document is held to the page's
-    own policy: the style sheets in such documents are named in it by their hashes."""
+    """Return the handler of the page. A document that the page hands to a frame is held to the
+    page's own policy: the style sheets in such documents are named in it by their hashes."""
     hashes = [b64encode(sha256(style.encode()).digest()).decode() for style in framed_styles]
     policy = PAGE_POLICY.format(styles=" ".join(f"'sha256-{one}'" for one in hashes))
     headers = {**_PAGE, "content-security-policy": policy}
@@ -55,7 +55,7 @@ def shell(*framed_styles: str) -> Callable[[Request], Response]:
 
 
 def asset(request: Request) -> Response:
-    """A file beside it. Only what was found in the package has a name here."""
+    """Answer with a file beside the page. Only what was found in the package has a name here."""
     name = f"assets/{request.path_params['name']}"
     found = _built().get(name)
     if found is None:

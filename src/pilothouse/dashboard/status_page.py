@@ -21,29 +21,29 @@ class SessionRow:
 
     name: str
     client: str
-    """What it calls itself."""
+    """Name that the client gives itself."""
     seen_s: float
     """Seconds since its last request."""
     pid: int = 0
     state: str = ""
-    """Of the worker."""
+    """State of the worker, empty without one."""
     memory: int = 0
-    """Bytes, with its browsers."""
+    """Bytes of the worker, with its browsers."""
     up_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HubFacts:
-    """What a hub has beside a single process."""
+    """Facts that a hub has and a single process has not."""
 
     rows: Sequence[SessionRow]
-    """Those that were used last."""
+    """Sessions that were used last."""
     workers: int
     memory: int
     """Bytes of all workers."""
     queued: int
     services: Mapping[str, str] = field(default_factory=dict)
-    """Those that all workers share: where each answers, or why it is off."""
+    """Services that all workers share: where each answers, or why it is off."""
 
 
 def status_page(
@@ -55,15 +55,15 @@ def status_page(
     url: str,
     hub: HubFacts | None = None,
 ) -> str:
-    """The page's HTML as things stand now; `CSS` is served beside it.
+    """Return the page's HTML as things stand now; `CSS` is served beside it.
 
     Args:
         listings: The tools that are served.
-        summaries: What their groups are for.
-        sessions: How many are open.
-        uptime_sec: How long it runs.
-        url: By which it was asked for.
-        hub: What is there if each session has a process of its own.
+        summaries: The purpose of each of their groups.
+        sessions: Number of those that are open.
+        uptime_sec: Seconds for which it has run.
+        url: Address by which it was requested.
+        hub: Facts of the hub, if each session has a process of its own.
     """
     groups: dict[str, list[tuple[str, str]]] = {}
     for tool in listings:

@@ -1,4 +1,4 @@
-"""What one open page is sent: server-sent events, for as long as it stays open."""
+"""Server-sent events for one open page, for as long as it stays open."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pilothouse.dashboard.ports import RowBatch
 
 ROWS_S = 0.1
-"""At least so long between two messages with rows: what comes meanwhile goes into one."""
+"""Least seconds between two messages with rows: what comes meanwhile goes into one."""
 FIRST_S = 0.3
-"""After the first of them, which has few: a page is to draw these before the many others come."""
+"""Seconds after the first of them, which has few: a page is to draw these before the others."""
 OVERVIEW_S = 1.0
 HEARTBEAT_S = 15.0
 _HEADERS = [
@@ -32,13 +32,13 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _STEADY = ("uptimeSec", "idleSec")
-"""What changes by itself, and is no news."""
+"""Facts that change by themselves, and are no news."""
 _MEMORY_STEP = 4 << 20
 """Bytes by which an agent's memory changes before that is news."""
 
 
 class PageStream:
-    """Sends one page what it wants to see. Nothing is asked of anybody once it is closed."""
+    """Sender of what one page wants to see. Nothing is requested for it once it is closed."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PageStream:
         agent: str,
         cursor: str,
     ) -> None:
-        """Without an `agent` it is the overview alone."""
+        """Send the overview alone if `agent` is empty."""
         self._overview = overview
         self._next_rows = rows
         self._agent = agent
@@ -56,7 +56,7 @@ class PageStream:
         self._reading = anyio.CancelScope()
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Until the page is closed."""
+        """Send events until the page is closed."""
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if self._agent:
@@ -79,7 +79,7 @@ class PageStream:
         await self._write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
 
     async def _rows(self) -> None:
-        """Until the agent is gone. The page stays open: it sees when there is another."""
+        """Send rows until the agent is gone. The page stays open: it sees when there is another."""
         pause = ROWS_S if self._cursor else FIRST_S
         with self._reading, suppress(NoSuchAgent):
             while True:
@@ -114,7 +114,7 @@ def is_live(overview: dict[str, Any], agent: str) -> bool:
 
 
 def steady(value: Any) -> Any:
-    """An overview without what changes all the time: two that are alike are no news."""
+    """Return an overview without what changes all the time: two that are alike are no news."""
     if isinstance(value, dict):
         made = {name: steady(inner) for name, inner in value.items() if name not in _STEADY}
         if isinstance(memory := made.get("memory"), int):
