@@ -16,12 +16,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 LARGEST = 1 << 20
-"""A longer object is skipped: no answer of a command is that long."""
+"""Most bytes of an object; a longer one is skipped: no answer of a command is that long."""
 DEEPEST = 100
 _LONGEST_NUMBER = 1_000
 _SLICE = 1 << 16
 _MOST_AGAIN = LARGEST
-"""So much may be read again after each other: bounds the time that a tricky text takes."""
+"""Most bytes that may be read again in a row: bounds the time that a tricky text takes."""
 
 
 def _moment(text: str) -> str:
@@ -153,7 +153,7 @@ _characters = re.compile(_CHARACTERS)
 _cut_escape = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
 _scalar = re.compile(_SCALAR)
 _word = re.compile(rb"[-+.0-9A-Za-z]+")
-# A brace that can be the beginning of an object: passes most of what is not, quickly.
+# A brace that can be the beginning of an object; most of those that cannot are skipped quickly.
 _beginning = re.compile(rb"\{(?=" + _SPACES + rb'(?:["}]|\Z))')
 # Most of a usual object, in one step: members with plain values, then the last one, or the name of
 # one that holds more.
@@ -176,10 +176,10 @@ class JsonFinder[M: BaseModel]:
         self._model = model
         self._largest = largest
         self._data = bytearray()
-        """From the brace of the object that is being read."""
+        """Bytes from the brace of the object that is being read."""
         self._at = 0
         self._open: list[str] = []
-        """The brackets that are open."""
+        """Brackets that are open."""
         self._expect = _FIRST_KEY
         self._in_string = False
         self._too_long = False
@@ -187,7 +187,7 @@ class JsonFinder[M: BaseModel]:
 
     @property
     def problem(self) -> str:
-        """Why nothing was found so far."""
+        """Reason why nothing was found so far."""
         if isinstance(self._problem, str):
             return self._problem
         wrong = self._problem.errors(include_url=False, include_input=False)[:3]
@@ -195,7 +195,7 @@ class JsonFinder[M: BaseModel]:
         return f"the JSON object is not a {self._model.__name__}: {fields}"
 
     def feed(self, piece: bytes) -> M | None:
-        """The object, once it is complete. What is fed after that is for nobody."""
+        """Return the object once it is complete; nothing is to be fed after that."""
         view = memoryview(piece)
         for start in range(0, len(piece), _SLICE):
             part = bytes(view[start : start + _SLICE])
@@ -208,7 +208,7 @@ class JsonFinder[M: BaseModel]:
         return None
 
     def close(self) -> M | None:
-        """The stream has ended: what was incomplete is not JSON, but may hold what is."""
+        """End the stream: what is incomplete is no JSON, but an object in it is returned."""
         while self._open:
             self._problem = "the output ends within a JSON object"
             self._give_up()
@@ -269,7 +269,7 @@ class JsonFinder[M: BaseModel]:
             return None
 
     def _read(self) -> _Outcome:
-        """Goes on where the last piece ended."""
+        """Read on where the last piece ended."""
         data = self._data
         while True:
             if self._in_string:
@@ -323,7 +323,7 @@ class JsonFinder[M: BaseModel]:
             self._expect = _VALUE if found["name"] else _KEY
 
     def _read_string(self) -> _Outcome | None:
-        """To the end of the string; None if it is there."""
+        """Read to the end of the string; return None if it is there."""
         data = self._data
         at = self._at = _end(_characters, data, self._at)
         if at == len(data):
@@ -336,7 +336,7 @@ class JsonFinder[M: BaseModel]:
         return None
 
     def _read_scalar(self) -> _Outcome | None:
-        """Over a number, true, false or null; None if there is one."""
+        """Read over a number, true, false or null; return None if there was one."""
         at = self._at
         end = _end(_word, self._data, at, at + _LONGEST_NUMBER)
         if end == len(self._data) and end > at:
@@ -349,6 +349,6 @@ class JsonFinder[M: BaseModel]:
 
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, at: int, most: int | None = None) -> int:
-    """Where a match that starts here ends; here, if there is none."""
+    """Return where a match that starts at `at` ends; `at` itself if there is none."""
     found = pattern.match(data, at) if most is None else pattern.match(data, at, most)
     return found.end() if found else at

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 START_S = 30.0
 ASK_S = 15.0
-"""For --status and --shutdown."""
+"""Seconds for --status and --shutdown."""
 END_GRACE_S = 0.5
-"""For a command that failed or took too long."""
+"""Seconds that a command which failed or took too long is given to end."""
 SETTLE_S = 0.5
-"""An exit this soon after the answer to --start or --restart is part of that answer."""
+"""Seconds after the answer to --start or --restart in which an exit is part of that answer."""
 STDERR_CHARS = 4_000
 _PIECE = 1 << 16
 
@@ -52,14 +52,14 @@ class CommandFailed(Exception):
     """A command did not do what the contract asks; `cause` is the contract's CommandError."""
 
     def __init__(self, cause: dict[str, object], logs: Logs | None = None) -> None:
-        """`logs` are those that the command named before it failed."""
+        """Keep why it failed; `logs` are those that the command named before it did."""
         super().__init__(str(cause["type"]))
         self.cause = cause
         self.logs = logs
 
     @property
     def reason(self) -> str:
-        """Its type, and why where that is known: such as that it may not run any more."""
+        """Type of the failure, and why if that is known: such as that it may not run any more."""
         why = self.cause.get("reason")
         return f"{self.cause['type']}: {why}" if why else str(self.cause["type"])
 
@@ -74,17 +74,17 @@ class ContractCommand:
     env: Mapping[str, str]
     spawn: Spawn
     log_folders: tuple[Path, ...] = ()
-    """Where the logs that it names may lie, beside `cwd`: the temp and the session folder."""
+    """Folders of logs that it may name, beside `cwd`: the temp and the session folder."""
     start_s: float = START_S
     ask_s: float = ASK_S
     output: Output | None = None
     """Log files for what --start and --restart write until they have answered."""
     check: Callable[[], object] = _nothing
-    """Judges the command anew, each time that it is to run."""
+    """Function that judges the command anew, each time that it is to run."""
     _readers: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     async def start(self) -> tuple[ServerStartResponse, Process]:
-        """The server and the process that it lives in, which is the caller's from here on.
+        """Start the server; return it and the process that it lives in, the caller's from here on.
 
         Raises:
             CommandFailed: there is no server; nothing that was started lives.
@@ -92,15 +92,15 @@ class ContractCommand:
         return await self._launch("--start", ServerStartResponse)
 
     async def restart(self) -> tuple[ServerRestartResponse, Process]:
-        """As `start`. What the earlier child still runs is for the caller to end."""
+        """Restart as `start` does. What the earlier child still runs is for the caller to end."""
         return await self._launch("--restart", ServerRestartResponse)
 
     async def status(self) -> ServerStatusResponse:
-        """Raises CommandFailed."""
+        """Ask the command how its server is. Raises CommandFailed."""
         return await self._ask("--status", ServerStatusResponse)
 
     async def shutdown(self) -> ServerShutdownResponse:
-        """Raises CommandFailed."""
+        """Ask the command to end its server. Raises CommandFailed."""
         return await self._ask("--shutdown", ServerShutdownResponse)
 
     async def _launch[M: Response](self, flag: str, model: type[M]) -> tuple[M, Process]:
@@ -118,7 +118,7 @@ class ContractCommand:
         run = await self._run(flag)
         try:
             response = await run.answer(model, self.ask_s)
-            # It may have more to do than to say: it ends by itself, or with its time.
+            # It may have more to do after its answer: it ends by itself, or when its time is up.
             await asyncio.wait(
                 [asyncio.ensure_future(run.child.wait())],
                 timeout=deadline - asyncio.get_running_loop().time(),
@@ -178,7 +178,7 @@ class _Run:
         self._reading: list[asyncio.Task[None]] = []
 
     async def answer[M: Response](self, model: type[M], limit: float) -> M:
-        """Raises CommandFailed."""
+        """Return the answer that came within `limit` seconds. Raises CommandFailed."""
         finder = JsonFinder(model)
         found: asyncio.Future[M | None] = asyncio.get_running_loop().create_future()
         self._start_reading(self._search(finder, found))
@@ -197,7 +197,7 @@ class _Run:
                         "stderr": self._stderr.text(),
                     }
                 ) from None
-            response = None  # it left long ago, and what it left behind never answered
+            response = None  # it exited long ago, and what it left behind never answered
         if response is None:
             await self.end()
             raise CommandFailed(self._failure(finder))
@@ -219,7 +219,7 @@ class _Run:
         self._output = None  # from here on the server writes the logs that it named
 
     async def _decided[M](self, found: asyncio.Future[M | None]) -> M | None:
-        """The answer, or None once there cannot be one any more."""
+        """Return the answer, or None once there cannot be one any more."""
         leaving = asyncio.ensure_future(self.child.wait())
         try:
             either: list[asyncio.Future[Any]] = [found, leaving]
@@ -235,7 +235,7 @@ class _Run:
             leaving.cancel()
 
     async def end(self) -> None:
-        """Ends everything that was started and reads the rest of what it said."""
+        """End everything that was started and read the rest of its output."""
         with anyio.CancelScope(shield=True):
             await self.child.stop(END_GRACE_S)
             if self._reading:
@@ -269,7 +269,7 @@ class _Run:
     async def _search[M: Response](
         self, finder: JsonFinder[M], found: asyncio.Future[M | None]
     ) -> None:
-        """Read stdout to its end, and set what was found as soon as it is."""
+        """Read stdout to its end, and set `found` as soon as the answer is there or cannot be."""
         stream = self.child.stdout
         while stream is not None and (piece := await stream.read(_PIECE)):
             self._log("stdout", piece)

@@ -47,7 +47,7 @@ async def start_contract(
 
 
 class ContractServer:
-    """Asked through its command; what the command left running is ours to end."""
+    """A server that is asked through its command; what the command left running is ours to end."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ContractServer:
         self._clock = clock
         self._on_exit = on_exit
         self._earlier: list[Process] = []
-        """Children of before a restart: one of them may be the supervisor that did it."""
+        """Children from before a restart: one of them may be the supervisor that did it."""
         logs = response.logs
         self._info = ServerInfo(
             response.url,
@@ -85,7 +85,7 @@ class ContractServer:
 
     @property
     def exit_code(self) -> int | None:
-        """Only a server in the foreground has an exit code that says anything about it."""
+        """Exit code once it has gone; it says something only about a server in the foreground."""
         lives = any(not child.gone for child in (self._child, *self._earlier))
         return None if lives or self._info.status != "ready" else self._child.exit_code
 
@@ -101,7 +101,7 @@ class ContractServer:
         return ServerHealth(said.status, said.url or self._info.url, uptime, said.healthy)
 
     async def restart(self) -> ServerInfo:
-        """Raises CommandNotAllowed, ServerStartFailed."""
+        """Restart it by its command. Raises CommandNotAllowed, ServerStartFailed."""
         self._command.check()
         self._watch.cancel()
         try:
@@ -124,7 +124,7 @@ class ContractServer:
         return self._info
 
     async def stop(self, grace: float = 5.0) -> bool:
-        """Tell whether it went when its command asked it to; afterwards nothing of it lives.
+        """Stop it; return whether it went when its command asked it to. Nothing of it lives then.
 
         Raises:
             ShutdownFailed: a server that is not ours to kill would not go.
@@ -150,7 +150,7 @@ class ContractServer:
         return went and failed is None
 
     async def _until_gone(self, child: Process) -> None:
-        """Of a command that ran before the session we hear nothing: it is not our child."""
+        """Report the end of a server that is our child; one of before the session is not."""
         await child.wait_gone()
         if any(not earlier.gone for earlier in self._earlier):
             return  # the supervisor still runs, and with it the server
@@ -161,7 +161,7 @@ class ContractServer:
 def start_failed(
     failed: CommandFailed, paths: LogPaths, flag: str = "--start"
 ) -> ServerStartFailed:
-    """Make the fault of a command; `paths` are where its output was kept."""
+    """Make the fault of a command that failed; `paths` are where its output was kept."""
     cause = {name: value for name, value in failed.cause.items() if name != "stderr"}
     what = "restart" if flag == "--restart" else "start"
     hint = f"run the command with {flag} by hand and look at what it prints"

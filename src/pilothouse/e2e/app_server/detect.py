@@ -1,4 +1,4 @@
-"""How the app of a folder is started: found out from its files, which are read and never run."""
+"""Finds out how the app of a folder is started, from its files: they are read and never run."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MANAGERS = frozenset({"npm", "pnpm", "yarn", "bun"})
 ENVIRONMENTS = (".venv", "venv", "env")
 MAX_FILE = 1_000_000
 WORKSPACES = ("packages", "apps")
-"""Where the apps of a repository lie that has several."""
+"""Folders in which the apps of a repository lie that has several."""
 MAX_NESTING = 4
-"""Scripts that run scripts."""
+"""Most scripts that run each other, one below the other."""
 
 _APPS = ("app.py", "main.py", "wsgi.py", "asgi.py", "server.py", "__init__.py")
 _APP = re.compile(
@@ -53,15 +53,15 @@ _SHELL = re.compile(r"[;&|<>`*?~]|\$\(")
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """How to start an app."""
+    """A command that starts an app, and why it is this one."""
 
     argv: tuple[str, ...]
     why: str
-    """A sentence."""
+    """Reason for the command, as a sentence."""
     others: tuple[str, ...] = ()
     """Other commands that would have been possible, as one would type them."""
     missing: str = ""
-    """What has to be done first, where that can be seen."""
+    """Step that has to be done first, where that can be seen."""
 
 
 class Package:
@@ -84,7 +84,7 @@ class Package:
 
     @cached_property
     def manager(self) -> tuple[str, str]:
-        """npm, pnpm, yarn or bun, and what says so."""
+        """Name of the manager (npm, pnpm, yarn or bun), and what says so."""
         named = str(self._content.get("packageManager", "")).partition("@")[0]
         if named in MANAGERS:
             return named, '"packageManager"'
@@ -116,7 +116,7 @@ class Package:
 
 
 def detect(folder: Path) -> StartPlan | None:
-    """How to start the app of a folder; None if nothing in it says so."""
+    """Return how to start the app of a folder; None if nothing in it says so."""
     folder = folder.absolute()
     plans = [*_scripts(folder), *_django(folder), *_python_apps(folder)]
     plans += [*_procfile(folder), *_static(folder)]
@@ -128,7 +128,7 @@ def detect(folder: Path) -> StartPlan | None:
 
 
 def why_none(folder: Path) -> tuple[str, list[str]]:
-    """Why nothing in a folder says how to start its app, and which folders below it do."""
+    """Return why nothing in a folder says how to start its app, and which folders below it do."""
     said = []
     if (folder / "package.json").is_file():
         package = Package(folder)
@@ -149,12 +149,12 @@ def why_none(folder: Path) -> tuple[str, list[str]]:
 
 
 def fixed_port(argv: Sequence[str]) -> int:
-    """The port that whoever wrote the command chose in it, or 0."""
+    """Return the port that whoever wrote the command chose in it, or 0."""
     return 0 if any(PLACEHOLDER in word for word in argv) else port_in(argv)
 
 
 def with_port(argv: Sequence[str], port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The command that serves on this port, and what its environment needs for that."""
+    """Return the command that serves on this port, and what its environment needs for that."""
     # Some open a window of the user's own browser, which nobody asked for.
     env = {"PORT": str(port), "BROWSER": "none"}
     if any(PLACEHOLDER in word for word in argv):
@@ -166,7 +166,7 @@ def with_port(argv: Sequence[str], port: int, folder: Path) -> tuple[list[str], 
 
 
 def local_program(argv: Sequence[str], folder: Path) -> list[str]:
-    """The command with a bare name made the path of the folder's own program of that name.
+    """Return the command, its bare name made the path of the folder's own program of that name.
 
     Its virtual environment or its node_modules know the app's packages; those on PATH do not. But
     an npm among a project's packages is some old one that another package brought along.
@@ -191,7 +191,7 @@ def local_program(argv: Sequence[str], folder: Path) -> list[str]:
 def _additions(
     words: Sequence[str], package: Package, depth: int = 0
 ) -> tuple[list[str], dict[str, str]]:
-    """The flags to append to a command so that the server which it starts gets its port."""
+    """Return the flags and variables by which the server that a command starts gets its port."""
     inner = unwrapped(words)
     if not inner or depth > MAX_NESTING:
         return [], {}
@@ -212,7 +212,7 @@ def _additions(
 
 
 def _script_of(words: Sequence[str], package: Package) -> tuple[str, Sequence[str]]:
-    """The script that a package manager is told to run, or the program's command line."""
+    """Return the script that a package manager is to run, or the program's command line."""
     manager = program(words[0])
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
@@ -238,7 +238,7 @@ def _script_of(words: Sequence[str], package: Package) -> tuple[str, Sequence[st
 
 
 def _package_folder(argv: Sequence[str], folder: Path) -> Path:
-    """Where the package.json is that a manager was pointed to."""
+    """Return the folder of the package.json that a manager was pointed to."""
     for at, word in enumerate(argv):
         flag, equals, value = word.partition("=")
         if flag in ("--prefix", "-C", "--dir", "--cwd") and program(argv[0]) in MANAGERS:
@@ -247,7 +247,7 @@ def _package_folder(argv: Sequence[str], folder: Path) -> Path:
 
 
 def _last_command(script: str) -> list[str]:
-    """What a script runs last, which is where appended arguments arrive."""
+    """Return what a script runs last, which is where appended arguments arrive."""
     try:
         return shlex.split(_SEPARATORS.split(script)[-1])
     except ValueError:
@@ -348,7 +348,7 @@ def _static(folder: Path) -> Iterator[StartPlan]:
 
 
 def _python(folder: Path) -> tuple[str, ...]:
-    """The interpreter that has the app's packages."""
+    """Return the command of the interpreter that has the app's packages."""
     (found,) = local_program(("python",), folder)
     if found != "python":
         return (found,)
@@ -372,7 +372,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def source_text(path: Path) -> str:
-    """A file's text; empty where there is none, or none that is a source file."""
+    """Return a file's text; empty where there is none, or one too large for a source file."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE:
             return ""

@@ -1,4 +1,4 @@
-"""What is known about programs that serve a web app: how each of them is told its port.
+"""Table of the programs that serve a web app, and how each of them gets its port.
 
 Words are an argument vector. `{port}` in a flag stands for the port; a program that is not listed
 here gets it through the environment variable PORT alone.
@@ -28,7 +28,7 @@ class Framework:
     short: str = ""
     """Another spelling of the flag for the port."""
     module: bool = False
-    """Python starts it by `-m`, too."""
+    """True if Python starts it by `-m`, too."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -103,14 +103,14 @@ _RUNNERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "doppler"
 
 
 def program(word: str) -> str:
-    """The name that a word of a command line is known by: no folder, no suffix."""
+    """Return the name that a word of a command line is known by: no folder, no suffix."""
     name = re.sub(r"\.(c|m)?js$|\.cmd$|\.exe$", "", re.split(r"[\\/]", word)[-1])
     # The links of package managers lead to files of other names.
     return "python" if _PYTHON.fullmatch(name) else name.removesuffix("-cli")
 
 
 def unwrapped(words: Sequence[str]) -> list[str]:
-    """The words from the program that serves on: without assignments, npx, `uv run`, node …"""
+    """Return the words from the serving program on: without assignments, npx, `uv run`, node …"""
     rest = list(words)
     while rest:
         name = program(rest[0])
@@ -145,7 +145,7 @@ def serves(name: str, subcommand: str) -> bool:
 
 
 def framework_of(words: Sequence[str]) -> Framework | None:
-    """The framework that these words start a server of."""
+    """Return the framework that these words start a server of."""
     if not words:
         return None
     known = _BY_NAME.get(known_name(words[0]))
@@ -158,7 +158,7 @@ def framework_of(words: Sequence[str]) -> Framework | None:
 
 
 def port_in(words: Sequence[str]) -> int:
-    """The port that a command line names already, or 0."""
+    """Return the port that a command line names already, or 0."""
     inner = unwrapped(words)
     known = framework_of(inner)
     flags = {"--port", *((known.short,) if known and known.short else ())}

@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Process, Spawn
 
     type Find = Callable[[], Awaitable[Sequence[url_policy.Address]]]
-    """Gives the addresses at which an app may be asked; none while there are none."""
+    """Lookup of the addresses at which an app may be asked; none while there are none."""
 
 CLASHES = 3
 """Attempts with another free port, when somebody was quicker to take the one that we found."""
 STOP_S = 5.0
 CRASHED_STOP_S = 0.5
-"""For what waits for an edit after a crash: the failure shall be told soon."""
+"""Seconds for what waits for an edit after a crash: the failure shall be reported soon."""
 NO_LOGS = LogPaths()
 
 
@@ -80,7 +80,7 @@ async def start_plain(
     """Start a command and wait until it answers HTTP.
 
     `argv[0]` is a path, by which it was judged whether it may be run; `check` judges the command
-    anew before a restart. `folder` is a private one, for the logs. `on_exit` is told when the
+    anew before a restart. `folder` is a private one, for the logs. `on_exit` is called when the
     server dies by itself.
 
     Raises:
@@ -154,7 +154,7 @@ class PlainServer:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a server that has ended by itself, None while it runs."""
+        """Exit code of a server that has ended by itself, None while it runs."""
         return self._exit_code
 
     async def open(self, port: int) -> None:
@@ -202,7 +202,7 @@ class PlainServer:
         self._watching = asyncio.create_task(self._watch(run))
 
     async def health(self) -> ServerHealth:
-        """How it is now, by asking it."""
+        """Return how it is now, by asking it."""
         info = self.info
         if self._run is None or self._address is None or self._exit_code is not None:
             return ServerHealth("stopped", info.url, exit_code=self._exit_code)
@@ -227,7 +227,7 @@ class PlainServer:
             return self.info
 
     async def stop(self, grace: float = STOP_S) -> bool:
-        """Whether it went by itself when asked; afterwards nothing that it started lives.
+        """Stop it; return whether it went by itself when asked. Nothing that it started lives then.
 
         Raises:
             ShutdownFailed: something of it cannot be killed.
@@ -239,7 +239,7 @@ class PlainServer:
                 self._output.close()
 
     def tail(self, stream: Stream, lines: int) -> Tail:
-        """The last lines of its output."""
+        """Return the last lines of its output."""
         path = getattr(self._output.paths, stream)
         return tail_of(Path(path), lines, within=(self._output.folder,))
 
@@ -280,7 +280,7 @@ class RunningApp:
         self.not_asked = ""
 
     async def health(self) -> ServerHealth:
-        """How it is now; one that does not answer is `stopped`, as far as can be told."""
+        """Return how it is now; one that does not answer is `stopped`, as far as can be seen."""
         status = await probe.status_of_url(self.info.url, await self._find(), probe.TRY_S)
         healthy = status is not None and status < 500
         self.last_seen = "running" if healthy else "stopped" if status is None else "unhealthy"

@@ -1,4 +1,4 @@
-"""Whether a server answers, where, and whose port that is.
+"""Probes of a server: whether it answers, where, and whose port that is.
 
 Both loopback addresses are asked, 127.0.0.1 and ::1: what binds to "localhost" may have taken
 either.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "::1")
 TRY_S = 5.0
-"""For one request: the first one may make a framework compile the page."""
+"""Seconds for one request: the first one may make a framework compile the page."""
 
 _URL = re.compile(
     r"(?P<scheme>https?)://(?:[\w-]+\.)*(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\])"
@@ -39,13 +39,13 @@ _PORT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AppAddress:
-    """Where on this machine a server may answer."""
+    """An address on this machine at which a server may answer."""
 
     port: int
     scheme: str = "http"
     path: str = "/"
     main: bool = False
-    """The output calls it the local address of the app, as Vite, Next.js and others do."""
+    """True if the output calls it the local address of the app, as Vite, Next.js and others do."""
 
     @property
     def url(self) -> str:
@@ -56,7 +56,7 @@ class AppAddress:
 
 
 def announced(line: str) -> AppAddress | None:
-    """The address that a line of output names, if it does."""
+    """Return the address that a line of output names, None if it names none."""
     found = _URL.search(line)
     if found:
         port = int(found["port"])
@@ -69,7 +69,7 @@ def announced(line: str) -> AppAddress | None:
 
 
 def patience(status: int) -> float:
-    """Seconds for which a server has to go on answering like this before it counts as ready."""
+    """Return the seconds for which a server has to go on answering like this to count as ready."""
     if status < 400 or status in (400, 401, 402, 403):
         return 0.0
     if status < 500:
@@ -80,14 +80,14 @@ def patience(status: int) -> float:
 
 
 async def status_of(address: AppAddress, within: float) -> int | None:
-    """The HTTP status with which an address of this machine answers, if it does in time."""
+    """Return the HTTP status with which an address of this machine answers, if it does in time."""
     return await _status(LOOPBACK, address, f"localhost:{address.port}", within)
 
 
 async def status_of_url(
     url: str, addresses: Sequence[url_policy.Address], within: float
 ) -> int | None:
-    """The same for an app somewhere else, at addresses that were judged: no name is looked up."""
+    """Return the HTTP status of an app elsewhere, at judged addresses: no name is looked up."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     address = AppAddress(port, parts.scheme, parts.path or "/")
@@ -102,7 +102,7 @@ async def _status(
     within: float,
     tls_name: str | None = None,
 ) -> int | None:
-    """One GET by hand: a client would follow redirects, pool connections or decode the body."""
+    """Send a GET by hand: a client would follow redirects, pool connections or decode the body."""
     secured: dict[str, Any] = {}
     if address.scheme == "https":
         secured = {"ssl": _any_certificate(), "server_hostname": tls_name}
@@ -135,7 +135,7 @@ async def _connected(
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """A dev server signs for itself; nothing but the status is taken from it."""
+    """Return settings for any certificate: dev servers sign their own; only the status is used."""
     import ssl
 
     context = ssl.create_default_context()
@@ -145,7 +145,7 @@ def _any_certificate() -> ssl.SSLContext:
 
 
 def listening_ports(pid: int) -> set[int]:
-    """The TCP ports on which a process of ours, or anything that it started, listens."""
+    """Return the TCP ports on which a process of ours, or anything that it started, listens."""
     import psutil
 
     ports: set[int] = set()
@@ -166,7 +166,7 @@ def listening_ports(pid: int) -> set[int]:
 
 
 def holder_of(port: int) -> str:
-    """Who listens on a port, as far as this user may know: `node (pid 4711)`."""
+    """Return who listens on a port, as far as this user may know: `node (pid 4711)`."""
     import psutil
 
     for process in psutil.process_iter():

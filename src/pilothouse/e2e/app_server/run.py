@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pilothouse.machine.spawn import Process
 
 UNANNOUNCED_S = 2.0
-"""How long a port has to be the only one before it counts without having been announced."""
+"""Seconds for which a port has to be the only one before it counts without an announcement."""
 MAX_ANNOUNCED = 20
 CRASH_S = 1.0
-"""How long a server has to answer nevertheless after its output told of a crash."""
+"""Seconds that a server has to answer nevertheless after its output showed a crash."""
 _SILENCE_S = 0.5
 _DRAIN_S = 1.0
 _FIRST_DELAY_S, _LAST_DELAY_S, _ANSWERS_DELAY_S = 0.02, 0.25, 0.5
@@ -41,7 +41,7 @@ class Run:
     """A process that shall serve on `port`, and may choose to do so elsewhere."""
 
     def __init__(self, child: Process, port: int, output: Output, known: AppAddress | None) -> None:
-        """`known` is where the same command has answered before."""
+        """Copy the streams of a process; `known` is where the same command has answered before."""
         self.child = child
         self.port = port
         self.not_ours: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class Run:
         }
 
     async def ready(self, within: float) -> tuple[AppAddress, int]:
-        """The address that answers, and the HTTP status.
+        """Return the address that answers, and the HTTP status.
 
         Raises:
             TimeoutError: none does in time.
@@ -88,7 +88,7 @@ class Run:
             await asyncio.sleep(CRASH_S)
 
     async def end(self, grace: float) -> bool:
-        """Whether it went by itself when asked; nothing that it started lives afterwards."""
+        """End it; tell whether it went by itself when asked. Nothing that it started lives then."""
         gently = await self.child.stop(grace)
         await self.drain()
         return gently
@@ -129,13 +129,13 @@ class Run:
                 if failing:
                     return failing  # it answers, if only with errors: the agent shall see them
                 raise TimeoutError
-            # Each question stands in the server's log: one that answers is not asked often.
+            # Each request stands in the server's log: one that answers is not asked often.
             pause = _ANSWERS_DELAY_S if failing else delay
             await asyncio.sleep(min(pause, max(0.0, deadline - now())))
             delay = min(delay * 1.2, _LAST_DELAY_S)
 
     async def _candidates(self, waited: float) -> AsyncIterator[tuple[AppAddress, float]]:
-        """Where to ask, best first, and for how long an answer has to last there."""
+        """Yield where to ask, best first, and for how long an answer has to last there."""
         yield self._announced.get(self.port, AppAddress(self.port)), 0.0
         named = [one for port, one in self._announced.items() if port != self.port]
         if not named and waited < _SILENCE_S:

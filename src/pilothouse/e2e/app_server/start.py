@@ -1,4 +1,4 @@
-"""Bringing up what a session was asked for: contract commands, plain dev servers, running apps."""
+"""Starts what a session is to serve: contract commands, plain dev servers, running apps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """What `startSession` was asked for."""
+    """The arguments of one `startSession`."""
 
     services: tuple[ServiceSpec, ...] = ()
     url: str = ""
@@ -70,7 +70,7 @@ class Starter:
         on_exit: Callable[[str, int], None],
         report: Callable[[str], None],
     ) -> AppServer:
-        """Raises ServerStartFailed, CommandNotAllowed."""
+        """Start the server of a service. Raises ServerStartFailed, CommandNotAllowed."""
         cwd = check_cwd(spec.cwd, self.roots)
         if spec.command_path:
             path = self._allowed(spec.command_path, ("--start", *spec.args), cwd, absolute=True)
@@ -122,7 +122,7 @@ class Starter:
         )
 
     def check(self, spec: ServiceSpec) -> Path:
-        """The folder in which it may run.
+        """Judge a service before it starts; return the folder in which it may run.
 
         Raises:
             CommandNotAllowed, ServerStartFailed, InvalidInput
@@ -137,11 +137,11 @@ class Starter:
         return cwd
 
     def join(self, url: str, find: Find, logs: LogPaths | None) -> AppServer:
-        """An app that runs already, at the addresses that `find` gives; it is left as it is."""
+        """Join an app that runs already, at the addresses of `find`; it is left as it is."""
         return RunningApp(url, self.clock, find, logs or LogPaths())
 
     def log_folders(self, folder: Path, cwd: Path) -> tuple[Path, ...]:
-        """Where log files may lie."""
+        """Return the folders in which log files may lie."""
         return tuple(path.resolve() for path in (folder, cwd, Path(tempfile.gettempdir())))
 
     def _allowed(
@@ -170,7 +170,7 @@ class Starter:
 
 
 def own_origins(urls: Iterable[str]) -> frozenset[Origin]:
-    """The origins of a session's own servers; a loopback address goes by all its names."""
+    """Return the origins of a session's own servers; a loopback address goes by all its names."""
     found: set[Origin] = set()
     for url in urls:
         try:

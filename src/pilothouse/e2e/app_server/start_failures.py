@@ -117,7 +117,7 @@ class StartFailures:
         try:
             return tail(path, TAIL_LINES, within=(self._output.folder,)).text
         except (LogFileNotFound, LogReadFailed):
-            return ""  # the failure itself is what has to be told
+            return ""  # the failure itself is what has to be reported
 
 
 def _signal_name(number: int) -> str:

@@ -4,8 +4,8 @@
     app.stdout.log.from-52428800    what came before it; the number is the place, in all that was
                                     ever written, of its first byte
 
-So the name of the log stays, and a reader knows by the names alone where a place that it was told
-of is by now, or how much it has missed (reader.py).
+So the name of the log stays, and a reader knows by the names alone where a place that it was given
+is by now, or how much it has missed (reader.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST_BYTES = 1 << 20
 CHUNK = 65_536
 """Bytes that are written at once, or a little more."""
 KINDS = ("stdout", "stderr", "combined")
-"""Of logs: each is named NAME.KIND.log."""
+"""Kinds of logs: each is named NAME.KIND.log."""
 _ENDS = tuple(f".{kind}.log" for kind in KINDS)
 _OLDER = re.compile(r"(?P<name>.+)\.from-(?P<place>\d{1,18})", re.ASCII)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
@@ -46,9 +46,9 @@ def place_of(name: str, found: str) -> int | None:
 
 
 def older_places(name: str, folder: int) -> list[int]:
-    """Return where the older halves of a log begin, in order. The folder is open.
+    """Return where the older halves of a log begin, in order; `folder` is an open descriptor.
 
-    Only logs that are named as those here, in a folder that is for us alone, have any: elsewhere
+    Only logs with names like those here, in a folder that is for us alone, have any: elsewhere
     others may put what they like beside a log, and the folder may be large.
 
     Raises:
@@ -76,33 +76,33 @@ class LogFile:
     """The only writer of a log. A disk that is full costs lines, never the server that writes."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Raises OSError: it cannot be made, or is there already."""
+        """Create the log. Raises OSError: it cannot be made, or is there already."""
         self._path = path
         self._half = max(most_bytes, LEAST_BYTES) // 2 - 2 * CHUNK
         self._file = os.open(path, _NEW, 0o600)
         self._place = 0
-        """Of the first byte of the file that is written now."""
+        """Place of the first byte of the file that is written now."""
         self._size = 0
         self._older: Path | None = None
         self._spare: Path | None = None
-        """What has made room, but could not be removed."""
+        """Older half that has made room, but could not be removed."""
         self._is_stuck = False
-        """It could not go on in another file when it had to."""
+        """True while it could not go on in another file when it had to."""
         self._ends_line = True
         self._left_out = 0
         self._why = ""
 
     def write(self, data: bytes) -> None:
-        """Append; what cannot be written is counted, and told in the log itself when it can."""
+        """Append data; what cannot be written is counted, and noted in the log once it can be."""
         if self._file < 0 or not data:
             return
         begin = -1
         try:
             cut = 0
             if self._size + len(data) > self._half:
-                # Had at once: a log that gets no new file must not grow for that.
+                # Made before the log is written: one that gets no new file must not grow for it.
                 file, fresh = self._fresh()
-                # Nor one whose file cannot be renamed, each time that it is tried.
+                # Nor may one whose file cannot be renamed grow each time that it is tried.
                 cut = 0 if self._left_out or self._is_stuck else data.rfind(b"\n") + 1
                 begin = self._end
                 self._is_stuck = True
@@ -138,7 +138,7 @@ class LogFile:
         return self._place + self._size
 
     def _append(self, data: bytes) -> None:
-        """Raises OSError, after as much as fitted."""
+        """Write data to the file. Raises OSError, after as much as there was room for."""
         left = memoryview(data)
         while left:
             done = os.write(self._file, left)

@@ -1,4 +1,4 @@
-"""What dev servers say of an edit: being built, in the page, or not compiled. Pure.
+"""State of an edit as dev servers report it: being built, in the page, or not compiled. Pure.
 
 Vite and Next.js say it in frames of their sockets and in console lines of their clients. The words
 differ in when they come: "hot updated" before React has drawn anew, and after an error Next says
@@ -33,15 +33,15 @@ class HotReload:
         self.update: Mapping[str, Any] | None = None
         """The event by which an update was in the page, or is to be once it has loaded anew."""
         self.reload_since: float = 0
-        """When the dev server asked for the page to be loaded anew, 0 if it did not."""
+        """Time at which the dev server asked for the page to be loaded anew, 0 if it did not."""
         self.error = ""
         """The compiler's message, while the newest edit does not compile."""
         self.needs_reload = False
-        """An error of this document was mended in Next.js, whose page then keeps its old code."""
+        """True once an error was mended in Next.js, whose document then keeps its old code."""
         self.connected_at: float = 0
-        """When the page's socket was last opened: an error from before is sent on it at once."""
+        """Time of the page's newest socket: an error from before is sent on it at once."""
         self.refused_at: float = 0
-        """When the server last answered with an error of its own, as it does for broken modules."""
+        """Time of the server's last answer with an error of its own, as for broken modules."""
         self._updates = 0
         self._building = False
         self._had_error = False
@@ -51,7 +51,7 @@ class HotReload:
 
     @property
     def in_doubt(self) -> bool:
-        """An update is in, but may be of an older build than that of the newest edit."""
+        """True while an update is in that may be of an older build than that of the newest edit."""
         return self._older is not None
 
     def trust(self) -> None:
@@ -62,12 +62,12 @@ class HotReload:
 
     @property
     def busy(self) -> bool:
-        """Something is being built, or on its way into the page."""
+        """True while something is being built, or is on its way into the page."""
         return self._building or self._updates > 0
 
     @property
     def is_over(self) -> bool:
-        """The newest edit is in the page, or will never be."""
+        """True once the newest edit is in the page, or will never be."""
         return bool(self.error) or (self.update is not None and not self.busy)
 
     def forget(self) -> None:

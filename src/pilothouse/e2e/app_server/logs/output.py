@@ -22,7 +22,7 @@ MAX_LINE = 16_384
 MAX_APPENDED = 10_000_000
 """Bytes kept of a command that only has to say how its server was started."""
 MOST_BYTES = 100 << 20
-"""Of one log, unless the settings say otherwise."""
+"""Most bytes of one log, unless the settings say otherwise."""
 
 
 def _nobody(*_: object) -> None:
@@ -52,7 +52,7 @@ class LineCutter:
         self._left_out = 0
 
     def feed(self, piece: bytes) -> list[str]:
-        """The lines that this piece completes."""
+        """Return the lines that this piece completes."""
         *ended, rest = piece.split(b"\n")
         complete = []
         for part in ended:
@@ -62,7 +62,7 @@ class LineCutter:
         return complete
 
     def finish(self) -> list[str]:
-        """The last line, where it had no end."""
+        """Return the last line, where it had no end."""
         return [self._take()] if self._line else []
 
     def _append(self, part: bytes) -> None:
@@ -87,7 +87,7 @@ class Output:
     def __init__(
         self, folder: Path, name: str, on_line: OnLine, most_bytes: int = MOST_BYTES
     ) -> None:
-        """Raises OSError: a file cannot be made, or is there already."""
+        """Create the log files. Raises OSError: one cannot be made, or is there already."""
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "server"
         self._on_line = on_line
         self._files: dict[str, LogFile] = {}
@@ -108,7 +108,7 @@ class Output:
         stream: OutputReader,
         also: Callable[[str], None],
     ) -> None:
-        """Take in a stream until its end; `also` hears of each line as well."""
+        """Copy a stream until its end; `also` is called with each line as well."""
 
         def receive(complete: list[str]) -> None:
             for line in complete:

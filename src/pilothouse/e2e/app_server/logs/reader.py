@@ -1,4 +1,4 @@
-"""Reading the end of a server's log: quick at any size, and only below the folders allowed.
+"""Reads the end of a server's log: quick at any size, and only below the folders allowed.
 
 The path may come from a command that an agent chose, and the files next to it may be the app's
 own. So every component below the allowed folder is opened by itself without following links, and
@@ -33,7 +33,7 @@ MAX_LINE = 16_384
 MAX_SCAN = 32_000_000
 """Bytes looked through for the beginnings of lines."""
 TRIES = 50
-"""To open a log that goes on in another file meanwhile."""
+"""Attempts to open a log that goes on in another file meanwhile."""
 _BLOCK = 65_536
 
 _ESCAPES = re.compile(
@@ -55,12 +55,12 @@ class Tail:
     text: str
     lines: int
     truncated: bool
-    """Something of the lines asked for is missing: a long line was cut, the answer was full, or
-    what came before has made room."""
+    """True if something of the lines asked for is missing: a long line was cut, the answer was
+    full, or what came before has made room."""
     size: int
     """Bytes of the whole log, with what has made room."""
     start: int
-    """Where the first of these lines begins; 0 means that nothing came before it."""
+    """Place where the first of these lines begins; 0 means that nothing came before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +69,32 @@ class Onward:
 
     text: str
     next: int
-    """Where to go on."""
+    """Place from which to go on."""
     size: int
     """Bytes of the whole log, with what has made room."""
     missed: int
     """Bytes between the place and the first of these lines, which had made room."""
     truncated: bool
-    """A long line was cut, or more lines follow."""
+    """True if a long line was cut, or more lines follow."""
     restarted: bool
-    """The log is shorter than the place: it was cut or replaced, and this is its beginning."""
+    """True if the log is shorter than the place: it was cut or replaced; this is its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What came after an offset."""
+    """The data that came after an offset."""
 
     text: str
     offset: int
-    """To be handed in next time."""
+    """Offset to be handed in next time."""
     missed: int = 0
     """Bytes left out: more was appended than one answer holds, or some had made room."""
     restarted: bool = False
-    """The file is shorter than the offset, so it was cut or replaced: this is its beginning."""
+    """True if the file, shorter than the offset, was cut or replaced: this is its beginning."""
 
 
 def without_escapes(text: str) -> str:
-    """Text as a terminal shows it, without colours and cursor moves."""
+    """Return text as a terminal shows it, without colours and cursor moves."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
@@ -119,7 +119,7 @@ def _older_in(path: Path) -> list[int]:
 
 
 def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
-    """The last lines of a file that lies below one of the folders.
+    """Return the last lines of a file that lies below one of the folders.
 
     Raises:
         LogFileNotFound: there is no such file.
@@ -131,7 +131,7 @@ def tail(path: Path, lines: int, *, within: tuple[Path, ...]) -> Tail:
         kept: list[str] = []
         room = MAX_ANSWER
         cut = not whole or (lines > MAX_LINES == len(starts) and starts[0] > 0)
-        # What came before is not there any more.
+        # Lines are missing, too, if what came before has made room.
         cut = cut or (0 < len(starts) < lines and 0 < log.start == starts[0])
         for start, end in zip(reversed(starts), reversed(ends), strict=True):
             line, was_cut = _line(log, start, end)
@@ -158,7 +158,7 @@ def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> O
         begin = log.start if restarted else max(place, log.start)
         raw = log.read(begin, min(log.end - begin, MAX_ANSWER))
         is_more = begin + len(raw) < log.end
-        # A line that is still being written is told when it is all that there is.
+        # A line that is still being written is shown only when it is all that there is.
         raw = raw[: raw.rfind(b"\n") + 1 or len(raw) - _half_character(raw)]
         pieces = [piece for piece in _LINE_ENDS.split(raw) if piece]
         told = [_shown(piece, len(piece)) for piece in pieces[:lines]]
@@ -176,7 +176,7 @@ def onward(path: Path, place: int, lines: int, *, within: tuple[Path, ...]) -> O
 def since(
     path: Path, offset: int, *, within: tuple[Path, ...], limit: int = MAX_ANSWER
 ) -> Appended:
-    """What was appended after an offset; of more than `limit` bytes, the newest.
+    """Return what was appended after an offset; of more than `limit` bytes, the newest.
 
     Raises:
         LogFileNotFound: there is no such file.
@@ -196,7 +196,7 @@ class _Log:
     """The open files of a log, one after the other."""
 
     def __init__(self, files: list[tuple[int, int, int]]) -> None:
-        """Each is a descriptor, the place where it begins, and its size."""
+        """Take the files, each as a descriptor, the place where it begins, and its size."""
         self._files = files
         self.start = files[0][1]
         self.end = files[-1][1] + files[-1][2]
@@ -213,7 +213,7 @@ class _Log:
 
 @contextmanager
 def _opened(path: Path, within: tuple[Path, ...]) -> Iterator[_Log]:
-    """The log at a path below one of the folders, with its older half."""
+    """Open the log at a path below one of the folders, with its older half, for the block."""
     folder, parts = _below(path, within)
     try:
         with ExitStack() as stack:
@@ -225,7 +225,7 @@ def _opened(path: Path, within: tuple[Path, ...]) -> Iterator[_Log]:
 
 
 def _open_log(path: Path, here: int, stack: ExitStack) -> _Log:
-    """Raises OSError, LogReadFailed."""
+    """Open the files of a log. Raises OSError, LogReadFailed."""
     for left in reversed(range(TRIES)):
         with ExitStack() as trying:
             older = older_places(path.name, here)
@@ -250,7 +250,7 @@ def _open_log(path: Path, here: int, stack: ExitStack) -> _Log:
 
 
 def _open_file(path: Path, name: str, here: int, stack: ExitStack) -> tuple[int, int]:
-    """Open a plain file; its descriptor and size. Raises OSError, LogReadFailed."""
+    """Open a plain file; return its descriptor and size. Raises OSError, LogReadFailed."""
     descriptor = os.open(name, _FILE, dir_fd=here)
     stack.callback(os.close, descriptor)
     facts = os.fstat(descriptor)
@@ -263,7 +263,7 @@ def _open_file(path: Path, name: str, here: int, stack: ExitStack) -> tuple[int,
 
 
 def _below(path: Path, within: tuple[Path, ...]) -> tuple[Path, tuple[str, ...]]:
-    """The allowed folder that a path lies in, and the components below it."""
+    """Return the allowed folder that a path lies in, and the components below it."""
     if "\0" in str(path):
         raise _refused(path, "the path holds a NUL character")
     if not path.is_absolute():
@@ -291,7 +291,7 @@ def _open_folder(folder: Path, parts: tuple[str, ...]) -> int:
 
 
 def _line_starts(log: _Log, lines: int) -> tuple[list[int], bool]:
-    """Where the last lines begin, oldest first, and whether the search came to its end."""
+    """Return where the last lines begin, oldest first, and whether the search came to its end."""
     if lines <= 0 or log.start == log.end:
         return [], True
     starts: list[int] = []
@@ -328,7 +328,7 @@ def _shown(raw: bytes, length: int) -> tuple[str, bool]:
 
 
 def _read(descriptor: int, start: int, length: int) -> bytes:
-    """What is there of a range; less where the file was cut meanwhile."""
+    """Return what is there of a range; less where the file was cut meanwhile."""
     pieces = []
     while length > 0 and (piece := os.pread(descriptor, length, start)):
         pieces.append(piece)
@@ -338,7 +338,7 @@ def _read(descriptor: int, start: int, length: int) -> bytes:
 
 
 def _half_character(raw: bytes) -> int:
-    """Bytes at the end that begin a UTF-8 character whose rest is not written yet."""
+    """Count the bytes at the end that begin a UTF-8 character whose rest is not written yet."""
     for back in range(1, min(4, len(raw) + 1)):
         byte = raw[-back]
         if byte >= 0xC0:
