@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 GRACE_S = 2.0
-"""Playwright's own limit comes first, because it says more."""
+"""Seconds beyond the limit: Playwright's own comes first, because it says more."""
 SILENT_S = 1.0
-"""A page that does not answer the simplest question for so long is busy."""
+"""Seconds after which a page that has not answered the simplest question is busy."""
 REST_S = 0.4
-"""For the answer that says so."""
+"""Seconds for the answer that says so."""
 
 
 class Busy(Exception):  # not an error of ours: the page's own script runs

@@ -1,4 +1,4 @@
-"""Reading what Playwright says: why a step failed, what stood in its way, what a selector is."""
+"""Reads what Playwright says: why a step failed, what stood in its way, what a selector is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOWNLOAD = "it is a download, not a page"
 
 _REF = re.compile(r"(?:aria-ref=|\[?ref=)?((?:f\d+)?e\d+)\]?")
 _ANY_FRAME = re.compile(r"internal:control=any-frame >> |frame_locator\(\)\.")
-"""How a selector is looked for is not what an agent asked for."""
+"""Words that say where a selector is looked for, which is not what an agent asked for."""
 _SEVERAL_FRAMES = "matched elements in multiple frames"
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CALL = re.compile(r"^(?:\w+\.)+\w+: ")
@@ -66,13 +66,13 @@ class Trouble:
 
     kind: TroubleKind
     message: str
-    """Its first line, without the name of the call and without colours."""
+    """First line of the error, without the name of the call and without colours."""
     matched: str = ""
     """The element that the selector found, as HTML."""
     cover: str = ""
     """The element that takes the click instead."""
     obstacle: str = ""
-    """Why the element could not be acted on, in words."""
+    """Reason why the element could not be acted on, in words."""
     candidates: tuple[str, ...] = ()
     """The elements that an ambiguous selector found, each with a selector that finds it alone."""
     found: int = 0
@@ -81,7 +81,7 @@ class Trouble:
 
 
 def ref_of(selector: str) -> str:
-    """The ref of a snapshot (`e12`, `f1e3`, `ref=e12`), or empty when it is another selector."""
+    """Return the ref of a snapshot (`e12`, `f1e3`, `ref=e12`), empty for any other selector."""
     match = _REF.fullmatch(selector.strip())
     return match[1] if match else ""
 
@@ -92,7 +92,7 @@ def in_several_frames(text: str) -> bool:
 
 
 def read_error(name: str, text: str) -> Trouble:
-    """`name` is the class of Playwright's error, `text` all that it says."""
+    """Read an error of Playwright: `name` is its class, `text` all that it says."""
     text = _ANSI.sub("", text)
     if in_several_frames(text):
         return Trouble("ambiguous", "elements in several frames match")
@@ -141,7 +141,7 @@ def _ambiguous(message: str) -> Trouble:
 
 
 def _unquoted(text: str) -> str:
-    """A quoted string; empty for what is none, such as a chain of locators."""
+    """Return the text of a quoted string; empty for what is none, such as a chain of locators."""
     try:
         return str(json.loads(text))
     except ValueError:
@@ -159,14 +159,14 @@ def _timeout(first: str, log: str) -> Trouble:
 
 
 def _waits(log: str) -> bool:
-    """Whether the time went by looking for an element."""
+    """Tell whether the time went by looking for an element."""
     # A picture of the page waits for its fonts.
     looked = log.replace("waiting for fonts", "")
     return "waiting for" in looked and "navigating to" not in looked
 
 
 def _seen(log: str) -> tuple[str, str, str]:
-    """What a call log last says: the element, what covers it, what stood in the way."""
+    """Return what a call log last says: the element, what covers it, what stood in the way."""
     matched = cover = obstacle = ""
     for line in log.splitlines():
         if resolved := _RESOLVED.search(line):
@@ -183,7 +183,7 @@ def _seen(log: str) -> tuple[str, str, str]:
 
 
 def script_message(text: str) -> str:
-    """What a script threw, without the frames of the machinery that ran it."""
+    """Return what a script threw, without the frames of the machinery that ran it."""
     message = _CALL.sub("", _ANSI.sub("", text).strip())
     kept = [
         line

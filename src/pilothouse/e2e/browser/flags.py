@@ -48,7 +48,7 @@ def feature_flag() -> str:
 
 
 def policy_flags(proxy_port: int) -> list[str]:
-    """Arguments for a browser all of whose traffic goes through the proxy on that port."""
+    """Return the arguments for a browser all of whose traffic goes through this port's proxy."""
     return [
         f"--proxy-server=http://127.0.0.1:{proxy_port}",
         f"--proxy-bypass-list={PROXY_LOOPBACK_TOO}",
@@ -76,12 +76,12 @@ def policy_flags(proxy_port: int) -> list[str]:
 
 
 def trust_flags(key: str) -> list[str]:
-    """Arguments for a browser that takes any certificate made with this key, and no other one."""
+    """Return arguments to take any certificate made with this key and no other; none for no key."""
     return [f"--ignore-certificate-errors-spki-list={key}"] if key else []
 
 
 def bypass_list(own_origins: Iterable[Origin]) -> str:
-    """What a browser context may reach without the proxy, for Playwright's `proxy.bypass`.
+    """Return what a browser context may reach without the proxy, for Playwright's `proxy.bypass`.
 
     Only this machine's own names: another own origin goes through the proxy, which lets it pass,
     because names are resolved nowhere else. For a context only: given to `launch`, Playwright puts

@@ -366,7 +366,7 @@ element => {
   };
 }
 """
-"""Where an element is, and what would take a click on its middle."""
+"""Function that returns where an element is, and what would take a click on its middle."""
 
 FIELD_VALUE = """
 element => [
@@ -374,4 +374,4 @@ element => [
   element.tagName === 'TEXTAREA' || element.isContentEditable || element.ariaMultiLine === 'true',
 ]
 """
-"""What is typed into a field, and whether it takes several lines."""
+"""Function that returns what is typed into a field, and whether it takes several lines."""

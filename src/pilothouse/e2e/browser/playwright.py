@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pilothouse.machine.chromium.shared_pipe import BrowserPipe
 
     type SharePipe = Callable[[str, Path], AbstractAsyncContextManager[SharedLaunch]]
-    """Of a browser's path, and a private folder for what its start needs."""
+    """Function of a browser's path, and of a private folder for what its start needs."""
 
 type BrowserKind = Literal["chromium", "firefox", "webkit"]
 
@@ -51,36 +51,36 @@ NO_SANDBOX = "--no-sandbox"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserLaunch:
-    """How a browser is started, or which one is joined."""
+    """Options for the start of a browser, or the address of one to join."""
 
     kind: BrowserKind = "chromium"
     executable: str = ""
-    """Empty: Playwright's own download."""
+    """Path of the browser; empty for Playwright's own download."""
     headless: bool = True
     flags: tuple[str, ...] = ()
     cdp: str = ""
     """`http://host:port` of a browser that runs already; nothing is launched then."""
     debug_port: bool = False
-    """Whether Chromium is to have one, which every local user can open."""
+    """True if Chromium is to have one, which every local user can open."""
     folder: Path = Path()
-    """Private; files for the start lie there meanwhile."""
+    """Private folder; files for the start lie there meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """What holds for all tabs of a session."""
+    """Options that hold for all tabs of a session."""
 
     proxy_server: str = ""
     proxy_bypass: str = ""
     proxy_secret: str = field(default="", repr=False)
-    """Empty where the proxy knows whose the browser is. With it, Playwright answers the proxy's
-    questions, for which it holds every request, and has the browser do without its cache."""
+    """Password, empty if the proxy knows whose the browser is. With it, Playwright answers the
+    proxy's challenges, for which it holds every request, and turns off the browser's cache."""
     width: int = 1280
     height: int = 720
     storage_state: str = ""
     video_folder: str = ""
     trusts_all: bool = False
-    """For an intercepting proxy, in a browser that cannot be told to trust one key alone."""
+    """True for an intercepting proxy, in a browser that cannot be set to trust one key alone."""
 
 
 @dataclass(eq=False)
@@ -90,15 +90,15 @@ class DrivenBrowser:
     browser: PlaywrightBrowser
     kind: BrowserKind
     is_users: bool
-    """Joined, not launched: closing it would close somebody's windows."""
+    """True if it was joined, not launched: closing it would close somebody's windows."""
     wants_port: bool = False
     debug_port: int = 0
-    """0 where there is none, or not yet."""
+    """Debugging port, 0 where there is none, or not yet."""
     pipe: BrowserPipe | None = None
-    """How the observer joins one that we launched."""
+    """Pipe by which the observer joins a browser that we launched."""
     context: BrowserContext | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the browser has ended, by our doing or not."""
+    """Event that is set when the browser has ended, by our doing or not."""
 
     async def open_context(self, options: ContextOptions) -> BrowserContext:
         """Open the session's context; from here on its debugging port is known, too."""
@@ -120,11 +120,11 @@ class DrivenBrowser:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the observer can join it."""
+        """True if the observer can join it."""
         return self.pipe is not None or bool(self.debug_port)
 
     async def target_id(self, page: Page) -> tuple[str, CDPSession | None]:
-        """The page's id in the DevTools protocol, and the session that told it, to be left."""
+        """Return the page's id in the DevTools protocol, and the open session that gave it."""
         if self.kind != "chromium" or self.context is None:
             return "", None
         session = await self.context.new_cdp_session(page)
@@ -145,7 +145,7 @@ class PlaywrightDriver:
     """One Playwright driver, started with the first browser that needs it."""
 
     def __init__(self, driver_environ: Callable[[], Mapping[str, str]], share: SharePipe) -> None:
-        """`driver_environ` is asked for all that the driver gets of our environment."""
+        """Start nothing yet; `driver_environ` gives all that the driver gets of our environment."""
         self._driver_environ = driver_environ
         self._environ: Mapping[str, str] = {}
         self._share = share
@@ -161,7 +161,7 @@ class PlaywrightDriver:
                 manager = async_playwright()
                 self._environ = self._driver_environ()
                 self._playwright = await _begin(manager.start(), self._environ)
-                # Playwright tells nobody that its driver has died: each call just fails.
+                # Playwright reports to nobody that its driver has died: each call just fails.
                 assert manager._client is not None
                 self._is_over = manager._client._close_promise.done
             return self._playwright
@@ -169,7 +169,7 @@ class PlaywrightDriver:
     async def launch(
         self, launch: BrowserLaunch, meanwhile: Callable[[], Awaitable[None]]
     ) -> DrivenBrowser:
-        """A browser that runs; what is done while it starts costs no time.
+        """Start or join a browser; what is done while it starts costs no time.
 
         Raises:
             BrowserLaunchFailed
@@ -203,7 +203,7 @@ class PlaywrightDriver:
             driven = DrivenBrowser(
                 browser, launch.kind, is_users=False, wants_port=launch.debug_port, pipe=pipe
             )
-            # Playwright tells of the browser's end, and not of its driver's.
+            # Playwright reports the browser's end, and not its driver's.
             pipe.on_close = driven.gone.set
             return driven
 
@@ -215,7 +215,7 @@ class PlaywrightDriver:
             args=list(launch.flags),
             executable_path=executable or None,
             env={**browser_environment(self._environ)},
-            # Playwright's own default is without, for everybody.
+            # Playwright's own default is no sandbox, for everybody.
             chromium_sandbox=NO_SANDBOX not in launch.flags,
             # Our own signal handling closes sessions; Playwright's would race with it.
             handle_sigint=False,
@@ -252,7 +252,7 @@ def _context_options(options: ContextOptions) -> dict[str, Any]:
 
 
 async def _debug_port(browser: PlaywrightBrowser) -> int:
-    """The port that Chromium took for `--remote-debugging-port=0`, from its profile."""
+    """Return the port that Chromium took for `--remote-debugging-port=0`, from its profile."""
     session = await browser.new_browser_cdp_session()
     # Chromium answers this only with --enable-automation.
     said = await session.send("Browser.getBrowserCommandLine")
@@ -334,7 +334,7 @@ def _become(variables: Mapping[str, str]) -> None:
 
 @contextmanager
 def launch_faults(kind: str) -> Iterator[None]:
-    """What goes wrong between a browser's start and its first tab is a failed start too."""
+    """Turn Playwright's errors between a browser's start and its first tab into a failed start."""
     try:
         yield
     except Exception as error:
@@ -356,5 +356,5 @@ def launch_faults(kind: str) -> Iterator[None]:
 
 
 def error_name(error: BaseException) -> str:
-    """The class of one of Playwright's errors; empty for any other."""
+    """Return the class of one of Playwright's errors; empty for any other."""
     return type(error).__name__ if type(error).__module__.startswith("playwright") else ""

@@ -43,7 +43,7 @@ class MockReply:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is changed in the server's own answer."""
+    """Changes to the server's own answer."""
 
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -67,15 +67,15 @@ class RouteRule:
     har: HarAnswers | None = None
     delay_ms: int = 0
     fail_nth: int = 0
-    """Only to the Nth of the requests that it matches, counted from 1."""
+    """Number of the only matching request that it acts on, counted from 1; 0 is any."""
     times: int = 0
-    """At most so often; 0 is always."""
+    """Most requests that it acts on; 0 is without a limit."""
     seen: int = 0
     hits: int = 0
     _pattern: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises BadPattern."""
+        """Compile the pattern of the URL. Raises BadPattern."""
         self._pattern = compile_pattern(url_pattern(self.url))
 
     def matches(self, method: str, url: str) -> bool:
@@ -86,14 +86,14 @@ class RouteRule:
         return self._pattern.search(url) is not None
 
     def is_due(self) -> bool:
-        """Whether the request that was just counted is one that it acts on."""
+        """Tell whether the request that was just counted is one that it acts on."""
         if self.fail_nth and self.seen != self.fail_nth:
             return False
         return not self.times or self.hits < self.times
 
 
 def url_pattern(text: str) -> str:
-    """The regular expression of a glob or of a part of a URL.
+    """Return the regular expression of a glob or of a part of a URL.
 
     `*` stands for anything but a slash, `**` for anything, `{a,b}` for either; a glob is of the
     whole URL, or of its end where it begins in the middle, as `/api/*` does.
@@ -117,7 +117,7 @@ def url_pattern(text: str) -> str:
 
 
 def choose(rules: Sequence[RouteRule], method: str, url: str) -> RouteRule | None:
-    """The newest rule that acts on this request; what it matches and acts on is counted."""
+    """Return the newest rule that acts on this request; rules count what they match and act on."""
     for rule in reversed(rules):
         if rule.matches(method, url):
             rule.seen += 1
@@ -128,7 +128,7 @@ def choose(rules: Sequence[RouteRule], method: str, url: str) -> RouteRule | Non
 
 
 def edited(body: bytes, edit: Edit) -> bytes:
-    """Raises ValueError where a value is to be set in what is no JSON, or has no such place."""
+    """Return a body as edited. Raises ValueError if it is no JSON, or has no place for a value."""
     for old, new in edit.replace:
         body = body.replace(old.encode(), new.encode())
     if edit.json_set:
@@ -140,7 +140,7 @@ def edited(body: bytes, edit: Edit) -> bytes:
 
 
 def _with(value: Any, keys: list[str], wanted: Any, path: str) -> Any:
-    """The value with one place set; objects on the way to it are made."""
+    """Return the value with one place set; objects on the way to it are made."""
     if not keys:
         return wanted
     key, *rest = keys
@@ -156,7 +156,7 @@ def _with(value: Any, keys: list[str], wanted: Any, path: str) -> Any:
 
 
 def content_type_of(body: str) -> str:
-    """What a body is that nobody named."""
+    """Guess the content type of a body for which none was given."""
     is_json = body.lstrip().startswith(("{", "["))
     return "application/json" if is_json else "text/plain;charset=utf-8"
 
@@ -169,7 +169,7 @@ class HarAnswers:
     """The answers of a HAR file. Asked again, it gives the next one; the last one stays."""
 
     def __init__(self, text: bytes) -> None:
-        """Raises ValueError: it is no HAR file."""
+        """Read a HAR file. Raises ValueError: it is none."""
         self._replies: dict[tuple[str, str], list[MockReply]] = {}
         try:
             for entry in json.loads(text)["log"]["entries"]:
@@ -197,7 +197,7 @@ class HarAnswers:
 
 
 def _local_path(url: str) -> str:
-    """Path and query of a URL of this machine: a dev server has another port each time."""
+    """Return path and query of a URL of this machine, whose dev server changes its port."""
     try:
         if not target_of(url).host.is_localhost:
             return ""
@@ -237,7 +237,7 @@ class BrowserRoutes:
         self._policy = policy
         self._note = note
         self._is_ours = is_ours
-        """Whether a page belongs to the session: a joined browser has others."""
+        """Test of whether a page belongs to the session: a joined browser has others."""
         self._last_id = 0
 
     def next_id(self) -> str:
@@ -250,7 +250,7 @@ class BrowserRoutes:
             await self._context.route(EVERYTHING, self._handle)
 
     async def remove(self, rule_id: str | None) -> list[RouteRule]:
-        """Take out one rule, or all of them; those that were there."""
+        """Remove one rule, or all of them; return those that were there."""
         gone = [rule for rule in self.rules if rule_id in (None, rule.id)]
         self.rules = [rule for rule in self.rules if rule not in gone]
         if gone and not self.rules:
@@ -259,7 +259,7 @@ class BrowserRoutes:
         return gone
 
     async def _handle(self, route: Any) -> None:
-        """`route` is Playwright's: a request that waits for our word."""
+        """Decide on a request that waits for our word; `route` is Playwright's."""
         request = route.request
         rule = None
         if self._is_ours(request):
@@ -314,7 +314,7 @@ class BrowserRoutes:
         await route.fulfill(status=edit.status or response.status, headers=headers, body=body)
 
     async def _fetch(self, route: Any) -> Any:
-        """The server's own answer, after redirects within its origin.
+        """Fetch the server's own answer, after redirects within its origin.
 
         Playwright's driver asks for it, not the browser. It uses the context's proxy as well, but
         a joined browser has none, and so each address is judged here too.

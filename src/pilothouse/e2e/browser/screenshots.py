@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 LONGEST_EDGE = 1568
-"""Larger pictures are scaled down by the models themselves, at the price of their tokens."""
+"""Pixels of an edge; models scale a larger picture down themselves, at the price of its tokens."""
 FAILURE = "failure-{}.unmasked.png"
-"""The picture of a failed step, by its number: what a page shows cannot be masked in it."""
+"""Name of the picture of a failed step, by its number: nothing can be masked in a picture."""
 GLANCE_MS = 2_000
 THUMBNAIL_BYTES = 60_000
 THUMBNAILS = ((800, 70), (800, 30), (400, 30))
@@ -26,10 +26,10 @@ THUMBNAILS = ((800, 70), (800, 30), (400, 30))
 async def capture(
     tab: Tab, *, full_page: bool = False, selector: str = "", limit: float | None = None
 ) -> bytes:
-    """A PNG of the viewport, of the whole page, or of one element.
+    """Return a PNG of the viewport, of the whole page, or of one element.
 
     The caret stays: to hide it, the style of every field would be changed and changed back, which
-    the next digest would tell as the doing of its step.
+    the next digest would report as the doing of its step.
     """
     if selector:
         element = tab.locator(selector)
@@ -40,7 +40,7 @@ async def capture(
 
 
 async def glance(tab: Tab) -> bytes:
-    """A JPEG of the viewport for somebody who looks on; empty where it cannot be had soon."""
+    """Return a JPEG of the viewport for somebody who looks on; empty if it cannot be had soon."""
     try:
         return await tab.page.screenshot(
             type="jpeg", quality=60, scale="css", caret="initial", timeout=GLANCE_MS
@@ -52,7 +52,7 @@ async def glance(tab: Tab) -> bytes:
 
 
 async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector: str = "") -> bytes:
-    """The same picture with no edge longer than a model can use."""
+    """Return the same picture with no edge longer than a model can use."""
     width, height = size(picture)
     longest = max(width, height)
     cdp = await tab.cdp() if longest > LONGEST_EDGE else None
@@ -70,7 +70,7 @@ async def shrunk(tab: Tab, picture: bytes, *, full_page: bool = False, selector:
 async def thumbnail(ask: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]) -> bytes:
     """Return a JPEG of the viewport with no edge over 800 px and at most 60 kB; empty if no quality
     makes it that small."""
-    # Of the browser, not of the page, whose scripts may say anything of its size.
+    # Asked of the browser, not of the page, whose scripts may say anything of its size.
     metrics: dict[str, Any] = await ask("Page.getLayoutMetrics", {})
     seen = metrics["cssVisualViewport"]
     width, height = seen["clientWidth"], seen["clientHeight"]
@@ -91,13 +91,13 @@ async def thumbnail(ask: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any
 
 
 async def _place(tab: Tab, selector: str) -> tuple[float, float]:
-    """Where in the document the viewport, or an element, begins."""
+    """Return where in the document the viewport, or an element, begins."""
     x, y = await tab.page.evaluate("() => [scrollX, scrollY]")
     box = await tab.locator(selector).bounding_box() if selector else None
     return (x + box["x"], y + box["y"]) if box else (x, y)
 
 
 def size(png: bytes) -> tuple[int, int]:
-    """Width and height of a PNG, from its header."""
+    """Return width and height of a PNG, from its header."""
     width, height = struct.unpack(">II", png[16:24])
     return width, height

@@ -1,4 +1,4 @@
-"""Reading an accessibility snapshot, as Playwright writes it: one element to a line, indented."""
+"""Reads an accessibility snapshot, as Playwright writes it: one element to a line, indented."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _set_text(lines: list[str], number: int, value: str) -> None:
 
 
 def within_budget(lines: list[str], tokens: int) -> tuple[list[str], int]:
-    """As many whole lines as fit, the deepest ones given up first."""
+    """Return as many whole lines as fit, the deepest given up first, and the number left out."""
     if estimated_tokens("\n".join(lines)) <= tokens:
         return lines, 0
     depths = [_depth(line) for line in lines]
@@ -81,7 +81,7 @@ def within_budget(lines: list[str], tokens: int) -> tuple[list[str], int]:
 def matching(tree: str, text: str) -> list[str]:
     """Return the lines that have all the words, those with a ref of their own first.
 
-    A text without a ref is told with the element around it that has one.
+    A text without a ref is shown with the element around it that has one.
     """
     words = [word.lower() for word in re.findall(r"\w+", text)]
     own, others = [], []

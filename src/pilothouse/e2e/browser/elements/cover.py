@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STAYS_S = 5.0
 LOOK_AGAIN_S = 0.5
-"""A step that can be taken has long been by then: no page is asked in vain."""
+"""Seconds between looks; a step that can be taken is over by then: no page is asked in vain."""
 LOOK_MS = 1_000
 
 
@@ -71,8 +71,8 @@ target => {
   }
 }
 """
-"""Shows the element that would take a click on the middle of a target, as Playwright does; empty
-where none does, null once the pointer has acted."""
+"""Function that shows the element that would take a click on the middle of a target, as Playwright
+does; empty where none does, null once the pointer has acted."""
 
 
 async def unless_covered[T](tab: Tab, selector: str, doing: Awaitable[T]) -> T:

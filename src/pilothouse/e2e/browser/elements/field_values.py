@@ -43,7 +43,7 @@ _HAS_PICKY = """
   return has(document);
 })()
 """
-"""Whether a page has fields that throw away what they do not take."""
+"""Expression that is true if a page has fields that throw away what they do not take."""
 _ASK_S = 1.0
 
 _VALUE = """
@@ -85,7 +85,7 @@ async def check_value(field: Locator, text: str, selector: str, limit: float) ->
 
 
 async def clear(field: Locator, limit: float) -> None:
-    """Empty a field, unless it is empty; what is no field takes keys as it likes."""
+    """Clear a field, unless it is empty; what is no field takes keys as it likes."""
     if not await field.evaluate(_HAS_TEXT, timeout=limit):
         return  # emptying it would press a key that nobody asked for
     try:

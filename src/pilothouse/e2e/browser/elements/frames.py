@@ -1,4 +1,4 @@
-"""Looking into frames: a selector is looked for in the page itself, then in the frames in it.
+"""Looks into frames: a selector is looked for in the page itself, then in the frames in it.
 
 Playwright can look into all frames at once, but takes it for a mistake if more than one has what is
 looked for. Waits and questions are not strict: for them one frame that has it is enough.
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     type Scope = Page | Frame | FrameLocator
     type Find = Callable[[Scope], Locator]
-    """Makes the locator of what is looked for, in a page or in its frames."""
+    """Maker of the locator of what is looked for, in a page or in its frames."""
 
 State = Literal["visible", "hidden", "attached", "detached"]
 
 AGAIN_S = 0.1
 COUNT_S = 3.0
-"""A frame that does not answer this soon is not counted."""
+"""Seconds in which a frame has to answer to be counted."""
 
 
 def by_selector(selector: str) -> Find:

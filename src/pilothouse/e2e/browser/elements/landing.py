@@ -37,7 +37,7 @@ _CHECK = "elements => window.__pilothouseAim?.check(elements) ?? null"
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """How a step of the pointer ended."""
+    """The outcome of a step of the pointer."""
 
     missed: bool = False
     took: str = ""
@@ -110,7 +110,7 @@ async def _arm(tab: Tab, selector: str, events: list[str]) -> None:
 
 
 async def _ask_frames(tab: Tab) -> dict[str, Any] | None:
-    """Return what the frame tells that has the element of a ref, which is the same for ever."""
+    """Return what the frame that has a ref's element tells; that element never changes."""
 
     async def ask(frame: Frame) -> dict[str, Any] | None:
         try:

@@ -32,7 +32,7 @@ def as_code(selector: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A Python string, in double quotes where that needs no escaping."""
+    """Return a text as a Python string, in double quotes where that needs no escaping."""
     made = repr(text)
     if made[0] == '"' or '"' in text:
         return made
@@ -58,7 +58,7 @@ def _call(part: str) -> str:
 
 
 def _field_of(part: str) -> tuple[str, str, bool] | None:
-    """The kind of selector, its text and whether it is meant exactly, of one that is ours."""
+    """Return kind and text of a selector that is ours, and whether the text is meant exactly."""
     match = _FIELD.fullmatch(part)
     if match is None:
         return None

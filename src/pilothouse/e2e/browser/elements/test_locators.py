@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 20
 LEAVE_S = 2.0
-"""How long a step that may lead away waits for what is asked about its page, at most."""
+"""Most seconds that a step which may lead away waits for what is asked about its page."""
 AGAIN_S = 0.05
 STAYING = frozenset("type fillForm selectOption hover".split())
 """Tools after whose steps the element is still there, unless they submit a form."""
@@ -64,7 +64,7 @@ class Locating:
         return any(task.get_name() == str(step.number) for task in self._asking)
 
     async def _ask_about(self, tab: Tab) -> None:
-        """Have all that is known of a page's elements before the page may go."""
+        """Ask for a page's elements and wait for the answers, before the page may go."""
         self.ask()
         if asking := [task for task, its_tab in self._asking.items() if its_tab is tab]:
             _, late = await asyncio.wait(asking, timeout=LEAVE_S)
