@@ -35,7 +35,7 @@ _LOADED_BEFORE = frozenset(
 ) | {name for name in sys.stdlib_module_names if name.startswith("_")}.union(
     sys.builtin_module_names
 )
-"""What Python has before it looks into the folder, in one version or another."""
+"""Modules that Python has before it looks into the folder, in one version or another."""
 _COMPILED = (".so", ".pyd")
 _LEFT_OUT = frozenset(".js .cjs .mjs .jsx .ts .cts .mts .tsx .json .node .coffee".split())
 """Suffixes that Node.js and its like add to the name of a script."""
@@ -65,7 +65,7 @@ class Outside(Unfit):
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Where a command runs, and the folders from which it may take code."""
+    """The folder in which a command runs, and those from which it may take code."""
 
     cwd: Path
     roots: tuple[Path, ...]
@@ -161,7 +161,7 @@ class CommandPlace:
         return any(os.path.isfile(Path(folder, name)) for folder in folders)
 
     def _import(self, folder: Path, name: str) -> tuple[bool, bool]:
-        """Tell whether a folder has a module that is more than a bare folder, or any at all."""
+        """Return whether a folder has a module that is more than a bare folder, and whether any."""
         found = list(_modules(folder, name))
         for path in found:
             self.check_inside(str(path))
@@ -222,7 +222,7 @@ def _entries(folder: Path, name: str) -> list[Path]:
     """Return what a folder has of this name, with any suffix, in order."""
     try:
         with os.scandir(folder) as entries:
-            # Of thousands, in some folders.
+            # Only these, since some folders have thousands.
             found = [one.name for one in entries if f"{one.name}.".startswith(f"{name}.")]
     except OSError:
         return []

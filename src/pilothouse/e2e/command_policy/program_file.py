@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SETTING = "SERVER_COMMAND_PATH"
 MOST_LINKS = 40
-"""As many as Linux itself follows."""
+"""Limit of links on the way to a program, as many as Linux itself follows."""
 
 
 def locate_program(given: str, search_path: str, base: Path | None) -> Path:

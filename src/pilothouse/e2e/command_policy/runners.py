@@ -17,19 +17,19 @@ class Runner:
     flags: str = ""
     """Options that stand alone; one ending in * stands for all that begin so."""
     signs: str = "-"
-    """What an option begins with."""
+    """Characters with which an option begins."""
     letters: str = ""
     """Options of one letter, which may stand in one word: Python's own way."""
     valued: str = ""
     """Options that take the next word."""
     folders: str = ""
-    """Those of the valued ones whose word is a folder with code."""
+    """Options of the valued ones whose word is a folder with code."""
     verbs: str = ""
-    """The first operand is one of these; a second says what it is done to."""
+    """Words of which the first operand is one; a second operand says what it is done to."""
     named: str = ""
-    """After these of the verbs stands a name that the project gives a meaning."""
+    """Verbs after which stands a name that the project gives a meaning."""
     scripts: str = ""
-    """Or it is one of these: what follows is not the program's own any more."""
+    """Words that may stand for a verb: what follows is not the program's own any more."""
     leads: str = ""
     """A word that may stand before the script."""
     modes: str = ""
@@ -37,14 +37,14 @@ class Runner:
     anywhere: str = ""
     """Options that it takes from behind its script as well, and may not be given."""
     operand: Literal["script", "program", "package", "name"] = "script"
-    """What is run: a file; a program, whose own arguments are judged as well, of the project or
-    of a package; or what the project calls so."""
+    """Kind of what is run: a file; a program, whose own arguments are judged as well, of the
+    project or of a package; or what the project calls so."""
     uses_path: bool = False
-    """It finds what it runs on PATH, too."""
+    """True if it finds what it runs on PATH, too."""
     hands_on: bool = False
-    """What it is given reaches a script of the project, and by it a tool."""
+    """True if what it is given reaches a script of the project, and by it a tool."""
     options_anywhere: bool = False
-    """Its options are taken from between and after the operands as well, up to `--`."""
+    """True if its options are taken from between and after the operands as well, up to `--`."""
 
 
 SHELL = Runner(
