@@ -39,16 +39,16 @@ class ProxyRequest:
 
     method: str
     url: str
-    """As asked for: `host:port` of a tunnel, else a whole URL."""
+    """Target as it was requested: `host:port` of a tunnel, else a whole URL."""
     authority: str
     scheme: str | None = None
-    """A tunnel does not say what will go through it."""
+    """Scheme of the URL, None for a tunnel, which does not say what will go through it."""
     forwarded: bytes = b""
     """The head as the server gets it; nothing of a tunnel's."""
     body: Body | None = None
     upgrades: bool = False
     authorization: str = ""
-    """What it shows to the proxy itself."""
+    """Credentials that it shows to the proxy itself."""
 
     @property
     def is_tunnel(self) -> bool:
@@ -103,11 +103,11 @@ class ForwardedHead(NamedTuple):
     status: int
     head: bytes
     says_its_length: bool
-    """Otherwise the body ends with the connection."""
+    """True if the head gives the body's length; otherwise the body ends with the connection."""
 
 
 def rewrite_answer(head: bytes) -> ForwardedHead:
-    """Read a head, given without the empty line that ends it. BadMessage if it is none."""
+    """Rewrite a head, given without the empty line that ends it. Raises BadMessage for none."""
     status_line, *lines = re.split(rb"\r?\n", head)
     match = STATUS_LINE.match(status_line)
     if match is None:
@@ -136,7 +136,7 @@ def _ascii(text: str) -> str:
 def own_answer(
     status: HTTPStatus, reason: str, rule: str = "", *, fields: Iterable[tuple[str, str]] = ()
 ) -> bytes:
-    """An answer of the proxy itself; `rule` is the policy's, when it was that."""
+    """Return an answer of the proxy itself; `rule` is the policy's, if that refused."""
     title = f"{status.value} {status.phrase}"
     body = (
         f"<!doctype html><meta charset=utf-8><title>{title}</title><h1>{title}</h1>"

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HALF_OPEN_S = 60.0
-"""One end has hung up and nothing has moved for this long: nothing more will come."""
+"""Seconds after which nothing more will come if one end has hung up and nothing has moved."""
 NO_ANSWER = "the server hung up without an answer"
 LINGER_S = 5.0
-"""For the browser to read our answer, before a close that could cut it off."""
+"""Seconds for the browser to read our answer, before a close that could cut it off."""
 
 
 def answer(
@@ -40,7 +40,7 @@ def answer(
     *,
     fields: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Say it ourselves, and hang up."""
+    """Send an answer of our own, and hang up."""
     if browser.is_closing():
         return
     browser.write(own_answer(status, reason, rule, fields=fields))
@@ -60,7 +60,7 @@ def _hang_up(transport: asyncio.Transport) -> None:
 
 
 class _Lingering(asyncio.Protocol):
-    """After our own answer: what still comes is dropped, so that no reset cuts the answer off."""
+    """A connection that got our own answer: what still comes is dropped, lest a reset cut it."""
 
     def __init__(self, browser: asyncio.Transport) -> None:
         self._late = asyncio.get_running_loop().call_later(LINGER_S, browser.abort)
@@ -129,7 +129,7 @@ class _Pipe(asyncio.Protocol):
             loop.call_later(HALF_OPEN_S, self._abort_when_quiet, self.peer.moved)
 
     def abort(self) -> None:
-        """End both, at once."""
+        """End both connections at once."""
         self.transport.abort()
         self.peer.transport.abort()
 
@@ -141,7 +141,7 @@ class _Pipe(asyncio.Protocol):
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """End it as a fault: after a plain end, what is cut short would look complete."""
+    """End a connection as a fault: after a plain end, what is cut short would look complete."""
     if not transport.is_closing():
         at_once = struct.pack("ii", 1, 0)
         sock = transport.get_extra_info("socket")
@@ -196,7 +196,7 @@ class _AnswerPipe(_Pipe):
             self._fail(HTTPStatus.BAD_GATEWAY, str(error))
 
     def spoil(self, error: BadMessage) -> None:
-        """The request turned out bad on the way: say so while there is no other answer."""
+        """End a request that turned out bad on the way; say so while there is no other answer."""
         if self._answered:
             self.abort()
         else:

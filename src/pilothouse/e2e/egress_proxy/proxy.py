@@ -1,6 +1,6 @@
 """The filtering proxy through which a session's browser goes.
 
-`core.urls.Policy` decides; this file makes it hold. A host is judged as spelled, resolved once,
+`url_policy.Policy` decides; this file makes it hold. A host is judged as spelled, resolved once,
 each address judged, and the connection goes to an address that passed: there is no second lookup
 that could answer differently. An own origin of the session is not looked up at all: it leads where
 it led when it was judged. Tunnels and plain requests are taken, one per connection.
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 512
 MAX_REFUSALS = 200
 HEAD_S = 60.0
-"""For a whole request head; so a browser's idle preconnection is kept as long."""
+"""Seconds for a whole request head; so a browser's idle preconnection is kept as long."""
 UNKNOWN_HEAD_S = 5.0
 """The same for somebody unknown: another user could hold all connections meanwhile."""
 RESOLVE_S = 10.0
 CONNECT_S = 15.0
 NEXT_ADDRESS_S = 3.0
-"""How long an address may keep us while there is another one to try."""
+"""Seconds that an address may keep us while there is another one to try."""
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class PolicyRefusal:
     rule: str
     reason: str
     url: str
-    """As asked for; of a tunnel only `host:port` is known."""
+    """URL as it was requested; of a tunnel only `host:port` is known."""
 
 
 class FilteringProxy:
@@ -71,7 +71,7 @@ class FilteringProxy:
 
     port: int
     secret: str
-    """Shown by clients of whom the system does not tell whose they are."""
+    """Password of clients of whom the system does not tell whose they are."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class FilteringProxy:
     ) -> None:
         self.secret = secrets.token_urlsafe(32)
         self.refusals: deque[PolicyRefusal] = deque(maxlen=MAX_REFUSALS)
-        """The newest last."""
+        """Requests that were refused, the newest last."""
         self._policy = policy
         self._note = note
         self._resolve = resolve
@@ -91,11 +91,11 @@ class FilteringProxy:
         self._servers: set[asyncio.Transport] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._unknown: WeakSet[asyncio.Transport] = WeakSet()
-        """Those that have to show the secret."""
+        """Connections that have to show the secret."""
         self._has_told = False
 
     def find(self, url: str) -> PolicyRefusal | None:
-        """The last refusal of that URL's host and port: why a page of it did not load."""
+        """Return the last refusal of that URL's host and port: why a page of it did not load."""
         try:
             target = target_of(url)
         except UrlError:
@@ -122,7 +122,7 @@ class FilteringProxy:
         return caller is not Caller.OTHER
 
     def patience_with(self, browser: asyncio.Transport) -> float:
-        """Return for how many seconds its request head may be on its way."""
+        """Return the seconds for which its request head may be on its way."""
         return UNKNOWN_HEAD_S if browser in self._unknown else HEAD_S
 
     def _tell_of(self, who: str) -> None:
@@ -131,7 +131,7 @@ class FilteringProxy:
             log.warning("refused %s at a browser's proxy, port %s", who, self.port)
 
     def admit(self, browser: asyncio.Transport) -> bool:
-        """Whether there is room for one more connection."""
+        """Admit one more connection if there is room; tell whether there was."""
         _sweep(self._browsers)
         if len(self._browsers) >= MAX_CONNECTIONS:
             return False
@@ -164,7 +164,7 @@ class FilteringProxy:
     async def _reach(
         self, browser: asyncio.Transport, request: ProxyRequest
     ) -> asyncio.Transport | None:
-        """A connection to where the request wants to go; None when it was refused."""
+        """Open a connection to where the request wants to go; return None when it was refused."""
         verdict = self._judge_spelling(request)
         try:
             target = target_of(f"{request.scheme or 'http'}://{request.authority}/")
@@ -281,7 +281,7 @@ async def open_proxy(
 ) -> AsyncIterator[FilteringProxy]:
     """Run a proxy on a free port of 127.0.0.1 for as long as the block lasts.
 
-    `policy` is asked for every request, `note` hears of every refusal.
+    `policy` is called for every request, `note` for every refusal.
     """
     # Threads of its own: a resolver that hangs must not keep others from theirs.
     with _Resolver() as resolver:
