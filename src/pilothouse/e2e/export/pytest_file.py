@@ -39,7 +39,7 @@ LOOKING = frozenset("screenshot snapshot find getContent exists pdf saveState".s
 IN_VAIN = frozenset((ElementNotFound.code, StepTimeout.code))
 """Faults of a wait that a test should fail with, too: what was waited for did not come."""
 OF_CONTEXT = frozenset("route unroute loadState".split())
-"""What holds for all tabs."""
+"""Tools whose steps hold for all tabs."""
 _STATES = {
     "visible": "to_be_visible",
     "hidden": "to_be_hidden",
@@ -54,7 +54,7 @@ class WrittenTest:
 
     source: str
     steps: int
-    """How many steps it repeats."""
+    """Number of steps that it repeats."""
     left_out: tuple[str, ...]
     """Steps that it could not repeat, and why."""
     variables: tuple[str, ...]
@@ -64,7 +64,7 @@ class WrittenTest:
 
 
 class _NotRepeatable(Exception):
-    """Why a step cannot be part of a test."""
+    """Reason why a step cannot be part of a test."""
 
 
 def write_test(
@@ -76,7 +76,7 @@ def write_test(
     viewport: tuple[int, int] = DEFAULT_VIEWPORT,
     title: str = "",
 ) -> WrittenTest:
-    """`base` is the app's origin, `opened` says which tab opened which, and when."""
+    """Write a test; `base` is the app's origin, `opened` says which tab opened which, and when."""
     writer = _Writer(base, opened, is_secret)
     if steps and steps[0].number > 1:
         writer.leave_out(f"steps 1 to {steps[0].number - 1}: they are not kept any more")
@@ -139,7 +139,7 @@ class _Writer:
                 self._wait_for_page(step, page)
 
     def _check(self, step: Step, *, came_later: bool) -> None:
-        """Raises _NotRepeatable for a step that failed, unless it is a wait that a test shares."""
+        """Raise _NotRepeatable for a step that failed, unless it is a wait that a test shares."""
         if step.ok:
             return
         if not step.ended_at:
@@ -150,7 +150,7 @@ class _Writer:
             raise _NotRepeatable(f"it failed ({step.fault or 'no fault is known'})")
 
     def _page(self, tab: str) -> str:
-        """The variable of a tab; the first use of it says where it comes from."""
+        """Return the variable of a tab; at its first use, add where it comes from."""
         if tab not in self._pages:
             first = not self._opened or tab == next(iter(self._opened))
             number = re.sub(r"\D", "", tab)
@@ -169,7 +169,7 @@ class _Writer:
         self._lines.append(StepSource("", [f"{page} = page.context.new_page()"], at, acts=False))
 
     def _wait_for_page(self, step: Step, page: str) -> None:
-        """The address that the step led to, if it led to another one."""
+        """Wait for the address that the step led to, if it led to another one."""
         if not step.url or not step.url.startswith(("http://", "https://")):
             return
         before, self._urls[step.tab] = self._urls.get(step.tab, ""), step.url
@@ -258,7 +258,7 @@ class _Writer:
         return f"{page}.{code or self._own(selector)}"
 
     def _own(self, selector: str) -> str:
-        """The agent's own selector, where nothing better is known."""
+        """Return the agent's own selector, where nothing better is known."""
         if ref_of(selector):
             raise _NotRepeatable("what its ref stood for is not known any more")
         if self._is_secret(selector):
@@ -330,13 +330,13 @@ class _Writer:
         return code
 
     def _by_text(self, step: Step, page: str, name: str) -> str:
-        """The first element with a text, in the frame where it was seen."""
+        """Return the first element with a text, in the frame where it was seen."""
         code = step.locators.get(step.args[name], "")
         frame = frame_of(code) if is_locator(code) else ""
         return f"{page}.{frame}get_by_text({self._values.value(step.args[name], 'text')}).first"
 
     def _last_act(self, step: Step) -> StepSource:
-        """The line that brought about what this step waited for or answered."""
+        """Return the line that brought about what this step waited for or answered."""
         if step.tab in self._unrepeated:
             raise _NotRepeatable("the step that brought it about is left out")
         for line in reversed(self._lines):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 BASE_VARIABLE = "E2E_BASE_URL"
 EXPECT_MS = 5_000
-"""What `expect` waits by itself."""
+"""Milliseconds that `expect` waits by itself."""
 ACTION_MS = 30_000
-"""What all else waits by itself."""
+"""Milliseconds that all else waits by itself."""
 _LOCATOR_PARTS = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Constant, ast.keyword)
 _ID_SEGMENT = re.compile(r"\d+|[0-9a-fA-F-]{8,}|(?=[^/]*\d)[\w-]{16,}")
 
@@ -33,10 +33,10 @@ class StepSource:
     code: list[str]
     began_at: float
     acts: bool = True
-    """Whether it makes something happen, so that what happens can be waited for around it."""
+    """True if it makes something happen, so that what happens can be waited for around it."""
     page: str = "page"
     dialogs: list[str] = field(default_factory=list)
-    """How the dialogs that it opens are answered."""
+    """Answers to the dialogs that it opens."""
     around: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Values:
     def __init__(self, is_secret: Callable[[str], bool]) -> None:
         self.is_secret = is_secret
         self.variables: dict[str, str] = {}
-        """Secret → name of its variable."""
+        """Names of the variables by their secrets."""
 
     def value(self, text: str, what: str, *, secret: bool = False) -> str:
         """Return a literal, or the variable; `what` is what it is named after."""
@@ -97,7 +97,7 @@ def _condition(step: Step) -> dict[str, Any]:
 
 
 def is_locator(code: str) -> bool:
-    """Whether it is a chain of calls with plain values, and not what a page made of it."""
+    """Tell whether it is a chain of calls with plain values, and not what a page made of it."""
     try:
         tree = ast.parse(code, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -111,12 +111,12 @@ def is_locator(code: str) -> bool:
 
 
 def within(url: str, base: str) -> bool:
-    """Whether it is an address of the app's own."""
+    """Tell whether it is an address of the app's own."""
     return bool(base) and url.startswith(base) and url[len(base) :][:1] in ("", "/", "?", "#")
 
 
 def url_part(url: str, base: str) -> str:
-    """A pattern of where a page is: of its path, in which numbers and ids may be others."""
+    """Return a pattern of where a page is: of its path, in which numbers and ids may be others."""
     parts = urlsplit(url)
     host = "[^/]+" if within(url, base) else re.escape(parts.netloc)
     segments = [
@@ -179,13 +179,13 @@ def answer_dialogs(page: str, answers: list[str]) -> str:
 
 
 def raw(pattern: str) -> str:
-    """A regular expression as source."""
+    """Return a regular expression as source."""
     is_plain = pattern.isprintable() and '"' not in pattern and not pattern.endswith("\\")
     return f'r"{pattern}"' if is_plain else repr(pattern)
 
 
 def comment(text: str) -> str:
-    """Text that cannot leave its comment or docstring."""
+    """Return a text so that it cannot leave its comment or docstring."""
     return literal(text)[1:-1].replace('"', "'").replace("\\", "/")
 
 

@@ -48,9 +48,9 @@ _FIELDS = frozenset(("INPUT", "TEXTAREA", "META"))
 _VALUES = frozenset(("value", "content", "__playwright_value_"))
 """Attributes in snapshots of the DOM that hold what is in a field."""
 _TELLING = re.compile(r"(?=.*\d).{8,}|.{16,}", re.DOTALL)
-"""Not a mere word: masking that everywhere would black out half of the trace."""
+"""Values that are more than a word: masking words everywhere would black out half of a trace."""
 _LOCATION = re.compile(r"[a-z][a-z0-9+.-]*:/|(?:/[\w.~-]{0,15})++(?:[?#]|\Z)", re.I)
-"""Where to go next, as cookies say it. Masked everywhere, the trace would lose its addresses."""
+"""Places to go next, as cookies say them. Masked everywhere, the trace would lose its addresses."""
 _FORM = frozenset(
     "type callId stepId parentId pageId frameId class method phase snapshotName beforeSnapshot"
     " inputSnapshot afterSnapshot pageref _frameref _file file sha1 _sha1".split()
@@ -64,7 +64,7 @@ _BINARY = 2
 
 @dataclass(slots=True)
 class WrittenTrace:
-    """What is not masked in a trace that was written, and what is missing."""
+    """Counts of what is not masked in a trace that was written, and of what is missing."""
 
     pictures: int = 0
     drawn: int = 0
@@ -77,12 +77,12 @@ class WrittenTrace:
 
 @dataclass(slots=True)
 class _Known:
-    """What the lines of a trace tell of its bodies and of the secrets in them."""
+    """Facts that the lines of a trace tell of its bodies, and the secrets in them."""
 
     types: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, None] = field(default_factory=dict)
     cookies: dict[str, None] = field(default_factory=dict)
-    """Their values. Most are no secrets, so they are the first to be too many."""
+    """Values of cookies. Most are no secrets, so they are the first to be too many."""
 
 
 def write_masked(raw: Path, path: Path, redactor: Redactor) -> WrittenTrace:
