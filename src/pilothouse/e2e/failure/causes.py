@@ -29,7 +29,7 @@ class Evidence:
     trouble: Trouble
     selector: str = ""
     screenshot: dict[str, Any] | None = None
-    """Where the picture of the page is."""
+    """Place of the picture of the page, and when it was taken."""
     thumbnail: bytes = b""
     """The same as a JPEG that is small enough for an answer."""
     snapshot: str = ""
@@ -38,19 +38,19 @@ class Evidence:
     overlay: str = ""
     console: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[DigestExchange, str]] = field(default_factory=list)
-    """Failed or slow ones, newest first, each with the beginning of its body."""
+    """Failed or slow requests, newest first, each with the beginning of its body."""
     symptoms: list[Symptom] = field(default_factory=list)
-    """What went wrong round the step, the likeliest cause first."""
+    """Things that went wrong round the step, the likeliest cause first."""
     led_to: str = ""
     """The action that led to another page, and which, where something went wrong before it did."""
     has_log: bool = False
-    """Whether it is known where a server of the session writes its errors."""
+    """True if it is known where a server of the session writes its errors."""
     server_lines: list[str] = field(default_factory=list)
     """The newest lines that the servers wrote to stderr."""
     since_step: int = 0
-    """How many of them, the last ones, were written since the step began."""
+    """Number of these lines, the last ones, that were written since the step began."""
     stdout_lines: list[str] = field(default_factory=list)
-    """What the servers wrote to stdout round the step."""
+    """Lines that the servers wrote to stdout round the step."""
     untimed_lines: list[str] = field(default_factory=list)
     """New lines of stderr that were read from a file, so that their times are not known."""
     server_exit: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class Evidence:
     moments: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     is_silent: bool = False
-    """The page answered nothing that it was asked."""
+    """True if the page answered nothing that it was asked."""
     awaited: DigestExchange | None = None
     """The page that was to come: its server has not answered yet, and no other page will."""
 
@@ -107,7 +107,7 @@ def _of(
 
 
 def _certain(evidence: Evidence, base: str) -> list[str]:
-    """What stops a step, whatever else went wrong."""
+    """Return what stops a step, whatever else went wrong."""
     trouble = evidence.trouble
     found = [f"the script threw {trouble.message}"] if trouble.kind == "script" else []
     if trouble.kind == "replaced":
@@ -127,7 +127,7 @@ def _certain(evidence: Evidence, base: str) -> list[str]:
 
 
 def _selector(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """What is like the selector, or that nothing is."""
+    """Return what is like the selector, or else that nothing is."""
     trouble = evidence.trouble
     if trouble.kind != "not_found" or not evidence.selector or evidence.is_silent:
         return [], []
@@ -142,13 +142,13 @@ def _is_taken(trouble: Trouble) -> bool:
 
 
 def covering(evidence: Evidence) -> str:
-    """What takes the click; asked of the page only where Playwright gave no reason of its own."""
+    """Return what takes the click; the page's answer counts only if Playwright gave no reason."""
     trouble, hit = evidence.trouble, evidence.hit or {}
     return trouble.cover or ("" if trouble.obstacle else str(hit.get("cover", "")))
 
 
 def _way(evidence: Evidence) -> list[str]:
-    """What stood in the way of an element that is there."""
+    """Return what stood in the way of an element that is there."""
     trouble, hit = evidence.trouble, evidence.hit or {}
     if trouble.kind != "timeout":
         return []
@@ -162,7 +162,7 @@ def _way(evidence: Evidence) -> list[str]:
 
 
 def similar(selector: str, snapshot: str) -> list[str]:
-    """Lines of a snapshot that share a word with the selector, or nearly."""
+    """Return lines of a snapshot that share a word with the selector, or nearly."""
     words = {w.lower() for w in _WORD.findall(selector)} - _NO_NAME
     if not words:
         return []
@@ -181,7 +181,7 @@ def similar(selector: str, snapshot: str) -> list[str]:
 
 
 def difference(before: str, now: str, most: int = 24) -> list[str]:
-    """What a snapshot has more and less than an earlier one; refs do not count."""
+    """Return what a snapshot has more and less than an earlier one; refs do not count."""
     if not before:
         return []
 

@@ -37,7 +37,7 @@ class DigestExchange:
     mime_type: str = ""
     post_data: str = ""
     ids: frozenset[str] = frozenset()
-    """By which servers name it in their log."""
+    """Ids by which servers name it in their log."""
     is_download: bool = False
 
     @property
@@ -60,7 +60,7 @@ class DigestExchange:
 
 
 def exchanges(events: Iterable[Mapping[str, Any]]) -> list[DigestExchange]:
-    """The requests among events, each with its end where that came too."""
+    """Return the requests among events, each with its end where that came too."""
     found: dict[str, DigestExchange] = {}
     hops: list[DigestExchange] = []
     downloads: set[str] = set()
@@ -112,19 +112,19 @@ def exchanges(events: Iterable[Mapping[str, Any]]) -> list[DigestExchange]:
 def console_lines(
     events: Iterable[Mapping[str, Any]], levels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Console lines, log entries and exceptions, of these levels or of all but debug."""
+    """Return console lines, log entries and exceptions, of these levels or of all but debug."""
     return [
         dict(event)
         for event in events
         if event["kind"] in ("console", "log")
-        # A failed request is told as a request.
+        # A failed request is listed as a request.
         and event.get("source") != "network"
         and (event.get("type") in levels if levels else event.get("type") != "debug")
     ]
 
 
 def short_url(url: str, base: str = "") -> str:
-    """A URL without the app's own origin, cut."""
+    """Return a URL without the app's own origin, cut."""
     if base and url.startswith(base):
         url = url[len(base) :] or "/"
     if url.startswith("data:"):
@@ -151,24 +151,24 @@ def origin(url: str) -> str:
 
 @dataclass(slots=True)
 class DomChanges:
-    """What changed in the document, as the page's own watcher counted it."""
+    """Changes in the document, as the page's own watcher counted them."""
 
     added: int = 0
     removed: int = 0
     changed: int = 0
     texts: list[str] = field(default_factory=list)
     password: bool | None = None
-    """Whether a password field was typed into; None where a frame may have one."""
+    """True if a password field was typed into; None where a frame may have one."""
     aim: dict[str, Any] | None = None
-    """Which elements took the pointer's events, if the page was asked to notice
+    """The elements that took the pointer's events, if the page was asked to notice
     (e2e/browser/elements/landing.py)."""
     earlier: DomChanges | None = None
-    """What changed before the step began, if anything did."""
+    """Changes before the step began, if there were any."""
     value: str | None = None
-    """What the field has that was typed into or chosen from; None of a password, and where the page
-    cannot tell."""
+    """Value of the field that was typed into or chosen from; None of a password, and where the
+    page cannot tell."""
     chooser: bool = False
-    """Whether a file field of the document was clicked, which opens a file chooser."""
+    """True if a file field of the document was clicked, which opens a file chooser."""
 
     def joined(self, later: DomChanges | None) -> DomChanges:
         """Return these and what changed after them, as one."""
@@ -208,7 +208,7 @@ class Digest:
 
 
 def digest(events: Sequence[Mapping[str, Any]], base: str) -> Digest:
-    """The requests and console lines worth telling; what is left out is counted."""
+    """Return the requests and console lines worth showing; what is left out is counted."""
     all_requests = exchanges(events)
     told = [e for e in all_requests if e.failed or e.kind not in _QUIET_TYPES]
     quiet = len(all_requests) - len(told)
@@ -221,13 +221,13 @@ def digest(events: Sequence[Mapping[str, Any]], base: str) -> Digest:
 
 
 def noteworthy(events: Sequence[Mapping[str, Any]], base: str) -> list[str]:
-    """What came after an answer and should be known: errors and failed requests only."""
+    """Return what came after an answer and should be known: errors and failed requests only."""
     failed = [e.line(base) for e in exchanges(events) if e.failed and e.error != CANCELLED]
     return [*failed[:3], *_console(console_lines(events, ("error", "warn")))[:3]]
 
 
 def _first(told: list[DigestExchange]) -> list[DigestExchange]:
-    """Failures first, then in order."""
+    """Return the first of them: failures, then the others in order."""
     return sorted(told, key=lambda e: (not e.failed, e.seq))[:MOST_LINES]
 
 
@@ -240,7 +240,7 @@ def _console(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def _located(event: Mapping[str, Any]) -> str:
-    """A line's text; where its place in the sources is known, that instead of served positions."""
+    """Return a line's text; its place in the sources, if known, stands for served positions."""
     text = str(event.get("text", ""))
     place = (event.get("stack") or {}).get("original")
     if not place:

@@ -19,7 +19,7 @@ BUDGET = 7_200
 and both together stay under 16,000; what the call itself adds (its arguments, cut, and the time)
 takes the rest."""
 LEAST = 1_500
-"""What the evidence gets, however long the error itself is."""
+"""Characters that the evidence gets, however long the error itself is."""
 
 # Lines of each section and characters of a line, from generous to bare.
 _LEVELS = (
@@ -41,9 +41,9 @@ class Composed:
     """A dossier in the two places that it has in an answer."""
 
     inside: dict[str, Any]
-    """What `error` itself carries."""
+    """Sections that `error` itself carries."""
     beside: dict[str, Any]
-    """What stands beside `error`."""
+    """Sections that stand beside `error`."""
 
 
 def compose(
@@ -51,7 +51,7 @@ def compose(
 ) -> Composed:
     """Return a dossier that is as rich as the budget allows, with the error that frames it.
 
-    The least that is told of the logs has its room before all else, and they get what is left.
+    The least that is shown of the logs has its room before all else, and they get what is left.
     """
     picture = {"screenshot": evidence.screenshot} if evidence.screenshot else {}
     least = _size(_server_logs(evidence, captured_at, _LOG_LEVELS[-1]))
@@ -138,7 +138,7 @@ def _sections(evidence: Evidence, base: str, level: tuple[int, ...]) -> Iterator
 
 
 def cut_line(line: str, most: int) -> str:
-    """Cut, with its indentation kept."""
+    """Cut a line, with its indentation kept."""
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

@@ -85,7 +85,7 @@ _LEVELS = {"error": "bad", "assert": "bad", "warn": "warn", "warning": "warn"}
 
 
 def dossier_page(title: str, facts: dict[str, Any], picture: bytes = b"") -> str:
-    """`facts` are masked; everything in them is shown as text."""
+    """Return the page. `facts` are masked; everything in them is shown as text."""
     logs = facts.get("serverLogs") or {}
     sections = (
         _section("Likely causes", _list(facts.get("causes"), "causes")),
@@ -131,7 +131,7 @@ def _header(title: str, facts: dict[str, Any]) -> str:
 
 
 def _safe(value: Any) -> str:
-    """Text for HTML; what would be invisible, or would turn the text round, is spelled out."""
+    """Return text for HTML; what would be invisible, or turn the text round, is spelled out."""
     text = str(value)
     if not text.isascii() or not text.isprintable():
         text = "".join(c if _is_plain(c) else f"\\u{ord(c):04x}" for c in text)

@@ -1,4 +1,4 @@
-"""Gathering evidence at the moment a step fails, all of it at once and within a deadline.
+"""Gathers evidence at the moment a step fails, all of it at once and within a deadline.
 
 Whatever cannot be had is named in `missing`; it never hides the error itself.
 """
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 WITHIN_S = 1.0
-"""What takes longer is left out. A page that can answer does so within a tenth of it; a machine
-under load should cost an agent a moment rather than its evidence."""
+"""Seconds after which evidence is left out. A page that can answer does so within a tenth of it; a
+machine under load should cost an agent a moment rather than its evidence."""
 SILENT_S = 1.0
-"""A page that answers nothing for so long after that is not merely slow."""
+"""Seconds after that in which a page that is merely slow answers something."""
 BEFORE_MS = 2_000
 BODIES = 3
 _REPORTED = frozenset(
@@ -123,7 +123,7 @@ async def gather(
 
 
 async def _within(work: Awaitable[None], name: str, evidence: Evidence) -> bool:
-    """Whether there was an answer in time, be it a refusal."""
+    """Wait for some evidence; tell whether there was an answer in time, be it a refusal."""
     try:
         async with asyncio.timeout(WITHIN_S):
             await work
@@ -138,7 +138,7 @@ async def _within(work: Awaitable[None], name: str, evidence: Evidence) -> bool:
 
 
 async def _answers(tab: Tab) -> bool:
-    """Whether the page answers at all. Only asked where it has not so far."""
+    """Tell whether the page answers at all; to be asked only where it has not so far."""
     try:
         async with asyncio.timeout(SILENT_S):
             await tab.page.evaluate("0")
@@ -151,7 +151,7 @@ async def _answers(tab: Tab) -> bool:
 
 
 def _awaited(tab: Tab, step: Step) -> DigestExchange | None:
-    """The request for the tab's next page, if its server has not answered it.
+    """Return the request for the tab's next page, if its server has not answered it.
 
     While there is one, Playwright asks the page that is still there for nothing.
     """
@@ -240,7 +240,7 @@ async def _body(tab: Tab, exchange: DigestExchange) -> str:
 def _symptoms(
     session: E2eSession, tab: Tab, step: Step, events: list[dict[str, Any]], evidence: Evidence
 ) -> None:
-    """What went wrong, by how near it is to the step; requests are told in that order, too."""
+    """Add what went wrong to the evidence, by how near it is to the step, requests included."""
     acting = acting_before(session.steps, step)
     written = [event for event in session.server_lines if event.at <= step.ended_at]
     scene = Scene(
@@ -308,7 +308,7 @@ def tails(session: E2eSession) -> list[str]:
 
 
 def _line(session: E2eSession, moment: Moment, step: Step) -> str:
-    """A moment of the timeline in a few words, with the time before the failure."""
+    """Return a moment of the timeline in a few words, with the time before the failure."""
     event = moment.event
     if event.name not in _REPORTED:
         return ""

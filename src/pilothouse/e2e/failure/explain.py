@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
     type Page = Callable[[str, dict[str, Any], bytes], str]
-    """Makes the page that a person opens, from a title, a dossier and a picture."""
+    """Maker of the page that a person opens, from a title, a dossier and a picture."""
 
 
 STAYS_COVERED = "another element keeps covering it"
@@ -125,7 +125,7 @@ class Explainer:
     def _keep(
         self, session: E2eSession, step: Step, fault: Fault, evidence: Evidence, now: str
     ) -> dict[str, str]:
-        """The page for people, as a file that can be passed on."""
+        """Save the page for people, as a file that can be passed on; return where it is."""
         name = f"dossier-{step.number}.html"
         picture = b""
         if evidence.screenshot:

@@ -1,8 +1,8 @@
 """What went wrong round a failed step, and how near it is to that step. Pure.
 
 What the last action sent or set off comes first, then what was before it, then what goes on by
-itself, then what belongs to a page that was left meanwhile. Only the first is told without a label;
-where several things went wrong alike, each of them is a guess, too.
+itself, then what belongs to a page that was left meanwhile. Only the first is shown without a label
+(where several things went wrong alike, each of them is a guess, too).
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _SIDE_KINDS = frozenset({"Image", "Ping", "Font", "Media", "Manifest", "Other", 
 
 
 class Nearness(IntEnum):
-    """How near something is to a step, the nearest first."""
+    """Distance of something from a step, the nearest first."""
 
     ACTION = 0
-    """Since the last action began."""
+    """Things since the last action began."""
     EARLIER = 1
-    """Before it, in the same page."""
+    """Things before it, in the same page."""
     BACKGROUND = 2
-    """It fails again and again, and did before the action."""
+    """Things that fail again and again, and did before the action."""
     LEFT = 3
-    """Of a page that was left since the action began."""
+    """Things of a page that was left since the action began."""
 
 
 class Weight(IntEnum):
-    """How much something speaks for being the cause, the heaviest first."""
+    """Weight of something as a likely cause, the heaviest first."""
 
     LOGGED_5XX = 0
     FAILED_5XX = 1
@@ -61,7 +61,7 @@ class Weight(IntEnum):
     SERVER_ERROR = 3
     FAILED = 4
     LOOSE_ERROR = 5
-    """Of a server, with no request that is known to have led to it."""
+    """Error of a server, with no request that is known to have led to it."""
     SIDE = 6
     CONSOLE = 7
 
@@ -75,7 +75,7 @@ class Symptom:
     nearness: Nearness
     at: float
     doubt: str = ""
-    """Why it may not be the cause."""
+    """Reason why it may not be the cause."""
 
     def line(self, most: int) -> str:
         """Return it in words, cut, with its label whole."""
@@ -88,13 +88,13 @@ class Complaint:
     """An error in a server's log."""
 
     text: str
-    """Of a stack trace, the line that names the error."""
+    """Text of the error; of a stack trace, the line that names it."""
     line: LogLine
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a server wrote about a request."""
+    """Something that a server wrote about a request."""
 
     complaint: Complaint
     is_guess: bool
@@ -102,15 +102,15 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is known of a tab and its servers when a step fails."""
+    """Facts about a tab and its servers when a step fails."""
 
     events: Sequence[Mapping[str, Any]] = ()
-    """The newest ones of the tab."""
+    """Newest events of the tab."""
     shown_seq: int = 0
-    """Those before were in a dossier already."""
+    """Seq of the first event that was in no dossier yet."""
     complaints: Sequence[Complaint] = ()
     shown_at: float = 0.0
-    """The same for what servers wrote."""
+    """Time up to which lines of servers were in a dossier already."""
     action: Step | None = None
     """The last step before that may have caused something."""
     solicited: Sequence[tuple[float, float]] = ()
@@ -134,7 +134,7 @@ def solicited(steps: Iterable[Step]) -> list[tuple[float, float]]:
 def complaints(written: Iterable[ServerLogged]) -> list[Complaint]:
     """Return the errors in some lines of a log, each stack trace as one."""
     blocks: list[list[Any]] = []
-    """Stream, first and last time, text, what followed."""
+    """First and last time, text, what followed."""
     newest: dict[tuple[str, str], list[Any]] = {}
     for event in written:
         log = (event.service, event.stream)
@@ -184,7 +184,7 @@ def symptoms(scene: Scene, base: str) -> list[Symptom]:
 
 
 def _with_rivals(symptom: Symptom, found: list[Symptom]) -> Symptom:
-    """Label what something else of the same weight stands beside."""
+    """Label a symptom beside which others of the same weight stand."""
     if symptom.doubt or symptom.nearness is not Nearness.ACTION:
         return symptom
     rivals = {
@@ -230,7 +230,7 @@ class _View:
                 self.owned.setdefault(owner.key, []).append((complaint, owner))
 
     def _is_here(self, seq: int, request_id: str = "") -> bool:
-        """Whether something belongs to the document that the tab shows."""
+        """Tell whether something belongs to the document that the tab shows."""
         return seq >= self._document_seq or (bool(request_id) and request_id == self._document_id)
 
     def complaint_of(self, request_id: str) -> _Said | None:
@@ -257,7 +257,7 @@ class _View:
     def nearness(
         self, at: float, name: str, seq: int = -1, request_id: str = ""
     ) -> Nearness | None:
-        """How near something is; None where its page was left before the action."""
+        """Return how near something is; None where its page was left before the action."""
         is_here = self._is_here(seq, request_id) if seq >= 0 else at >= self._document_at
         if not is_here:
             action = self.scene.action
@@ -280,8 +280,8 @@ class _View:
 def _document(
     events: Sequence[Mapping[str, Any]], found: Sequence[DigestExchange]
 ) -> tuple[int, str, float]:
-    """The seq at which the tab got the document that it shows, the request for that, and when that
-    was sent."""
+    """Return the seq at which the tab got the document that it shows, the request for that, and
+    when that was sent."""
     came = [e for e in events if e["kind"] == "other" and e.get("type") == "navigated"]
     if not came:
         return 0, "", 0.0
@@ -293,7 +293,7 @@ def _document(
 
 
 def signature(exchange: DigestExchange) -> str:
-    """What failures of one kind have in common."""
+    """Return what failures of one kind have in common."""
     outcome = exchange.status or exchange.error
     return f"{exchange.method} {path_of(exchange.url)} {outcome}"
 
@@ -337,7 +337,7 @@ def _requests(view: _View, base: str) -> Iterable[Symptom]:
 
 
 def _errors(events: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-    """Errors of the console; a failed request is told as a request."""
+    """Return the errors of the console; a failed request is listed as a request."""
     return (
         event
         for event in events
@@ -376,7 +376,7 @@ def _place(event: Mapping[str, Any]) -> str:
 
 
 def _logged(view: _View) -> Iterable[Symptom]:
-    """Errors of servers that no failed request tells."""
+    """Yield the errors of servers that no failed request tells."""
     for exchange in view.exchanges:
         if exchange.status >= 500:
             continue
