@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     type Point = Callable[[Tab], Awaitable[Landing]]
 
 VALUE_MS = 1_000
-"""A field that does not tell its value by then has gone, or its page is busy."""
+"""Milliseconds after which a field that has not given its value has gone, or its page is busy."""
 
 
 async def full_url(session: E2eSession, url: str) -> str:
-    """A URL in full; a path is one of the app's own.
+    """Return a URL in full; a path is one of the app's own.
 
     Raises:
         UrlNotAllowed: the policy does not let the browser go there.
@@ -121,7 +121,7 @@ async def navigate(args: Navigate, sessions: Sessions) -> Navigated:
 
 
 def _check_proxy(asked: str, reached: str, headers: dict[str, str]) -> None:
-    """A page that our own proxy wrote is no page of the address.
+    """Check that our own proxy did not write the page, which is no page of the address then.
 
     Raises:
         UrlNotAllowed, NavigationFailed
@@ -143,7 +143,7 @@ def _check_proxy(asked: str, reached: str, headers: dict[str, str]) -> None:
 
 
 def _check_tunnel(session: E2eSession, reached: str, began: float) -> None:
-    """An interceptor says 502 in the server's name where our proxy refused it the tunnel.
+    """Check a 502: an interceptor says it in the server's name if our proxy refused the tunnel.
 
     Raises:
         UrlNotAllowed
@@ -297,7 +297,7 @@ async def type_(args: Type, sessions: Sessions) -> Acted:
 
 
 async def _kind(field: Any, limit: float) -> str:
-    """Such as `password`, `checkbox` or `select-one`; what is no field has none."""
+    """Return a type such as `password`, `checkbox` or `select-one`; what is no field has none."""
     return str(await field.evaluate("element => element.type", timeout=limit))
 
 
@@ -388,7 +388,7 @@ async def fill_form(args: FillForm, sessions: Sessions) -> Acted:
 
 
 async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSession) -> None:
-    """Before any field can fail: the error would show what the others were to get."""
+    """Learn passwords before any field can fail: the error would show what others were to get."""
 
     async def learn(entry: FormField) -> None:
         try:
@@ -400,7 +400,7 @@ async def _learn_passwords(tab: Tab, fields: list[FormField], session: E2eSessio
         except Exception as error:
             if not error_name(error):
                 raise
-            return  # it is told when it is its turn
+            return  # its fault comes when it is its turn
         if "password" in kinds:
             tab.keep_kind(entry.selector, "password")
             session.keep_secret(str(entry.value))

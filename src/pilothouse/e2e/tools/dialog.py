@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 GOES_ON_S = 2.0
-"""For how long it is waited for what the dialog had held up."""
+"""Seconds to wait for what the dialog had held up."""
 
 
 class HandleDialog(InTab):
@@ -98,7 +98,7 @@ async def _went_on(tab: Tab, left_at: int | None) -> str:
     tab.held_up = None
     step = held[0]
     if step.looks:
-        return ""  # it has been told that it was not done
+        return ""  # it was reported as not done
     if not task.done():
         return f"{step.name} is still under way"
     error = None if task.cancelled() else task.exception()

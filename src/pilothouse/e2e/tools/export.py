@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.session import E2eSession
 
 LOCATE_S = 2
-"""What is still asked of pages; one that answers nothing is not waited for longer."""
+"""Seconds for what is still asked of pages; one that answers nothing gets no more time."""
 VIDEO_PATH_S = 2
 
 

@@ -1,4 +1,4 @@
-"""Reading what a session keeps in files: the logs of its servers, screenshots, exports."""
+"""Reads what a session keeps in files: the logs of its servers, screenshots, exports."""
 
 from __future__ import annotations
 

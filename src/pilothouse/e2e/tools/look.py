@@ -52,7 +52,7 @@ MOST_FIELDS = 50
 FIELD_MS = 1_000
 
 MAX_DEPTH = 50
-"""Of a value that a script gave; a deeper one is cut there."""
+"""Levels of a value that a script gave; a deeper one is cut there."""
 
 
 async def _look[T](
@@ -183,8 +183,8 @@ _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def plain(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """JavaScript values that JSON does not have, as text that JavaScript would write; so is one
-    that holds itself."""
+    """Return a value that JSON can hold: JavaScript values that it does not have become text that
+    JavaScript would write, and so does one that holds itself."""
     if isinstance(value, dict | list):
         if id(value) in around:
             return "[circular]"
@@ -343,7 +343,7 @@ async def _tree(tab: Tab, selector: str | None, depth: int | None, limit: float)
 
 
 async def _with_values(tab: Tab, tree: str) -> str:
-    """A snapshot with the values of its fields as they are."""
+    """Return a snapshot with the values of its fields as they are."""
 
     async def ask(ref: str) -> tuple[str, tuple[str, bool]] | None:
         try:

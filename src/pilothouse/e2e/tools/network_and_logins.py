@@ -167,7 +167,7 @@ def _routes(session: E2eSession) -> BrowserRoutes:
 
 
 def _is_ours(session: E2eSession, request: Any) -> bool:
-    """A joined browser has tabs that are none of the session's business."""
+    """Tell whether a request is the session's business: a joined browser has tabs of others."""
     assert session.browser is not None
     if not session.browser.is_users:
         return True
@@ -180,7 +180,7 @@ def _is_ours(session: E2eSession, request: Any) -> bool:
 
 
 async def _rule(session: E2eSession, routes: BrowserRoutes, args: Route) -> RouteRule:
-    """Raises InvalidInput, FileNotAllowed."""
+    """Make the rule of a call. Raises InvalidInput, FileNotAllowed."""
     from pilothouse.e2e.browser.routes import RouteRule
 
     given = [name for name in _ACTIONS if getattr(args, name) is not None]
@@ -331,7 +331,7 @@ async def load_state(args: StateName, sessions: Sessions) -> StateCounts:
 
 
 def _own_context(session: E2eSession) -> BrowserContext:
-    """Raises BrowserCrashed, DialogOpen, InvalidInput."""
+    """Return the context of our own browser. Raises BrowserCrashed, DialogOpen, InvalidInput."""
     session.check_alive()
     assert session.browser is not None
     assert session.browser.context is not None
@@ -351,7 +351,7 @@ def _own_context(session: E2eSession) -> BrowserContext:
 
 
 async def _in_time[T](work: Awaitable[T]) -> T:
-    """Raises StepTimeout, ActionFailed."""
+    """Wait for the browser's answer. Raises StepTimeout, ActionFailed."""
     try:
         async with asyncio.timeout(STATE_S):
             return await work
@@ -366,7 +366,7 @@ async def _in_time[T](work: Awaitable[T]) -> T:
 
 
 def state_file(folder: Path, name: str) -> Path:
-    """Where a saved state of that name is kept, or would be.
+    """Return where a saved state of that name is kept, or would be.
 
     Raises:
         InvalidInput: it is no name.
@@ -383,7 +383,7 @@ def state_file(folder: Path, name: str) -> Path:
 
 
 def saved_state(folder: Path, name: str) -> Path:
-    """Raises InvalidInput: nothing was saved under that name."""
+    """Return the file of a saved state. Raises InvalidInput: there is none under that name."""
     path = state_file(folder, name)
     if path.is_symlink() or not path.is_file():
         raise InvalidInput(
@@ -397,7 +397,7 @@ def saved_state(folder: Path, name: str) -> Path:
 
 
 def _write_private(file: Path, content: bytes) -> None:
-    """Whole or not at all, and never readable by others."""
+    """Write a file whole or not at all, and never readable by others."""
     descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=".")
     try:
         with open(descriptor, "wb") as opened:

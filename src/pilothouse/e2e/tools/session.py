@@ -1,4 +1,4 @@
-"""The tools of e2e sessions: starting, ending, asking after them; with all browser tools."""
+"""The tools that start, end, restart and check e2e sessions; with all browser tools."""
 
 from __future__ import annotations
 

@@ -27,16 +27,16 @@ E2E = Group(
     camel=True,
 )
 FOUND = (SessionNotFound, BrowserCrashed)
-"""What any call for a session may answer."""
+"""Faults that any call for a session may answer with."""
 DEFAULT_TIMEOUT_MS = 30_000
 LOOK_TIMEOUT_MS = 5_000
-"""For what a page that is not busy does at once."""
+"""Milliseconds for what a page that is not busy does at once."""
 GRACE_MS = 2_000
-"""Playwright's own limit comes first, because it says more."""
+"""Milliseconds beyond the limit: Playwright's own comes first, because it says more."""
 UNTIMED_MS = 24_000
-"""What a step may take whose tool has no `timeout`; clients wait for half a minute."""
+"""Milliseconds for a step whose tool has no `timeout`; clients wait for half a minute."""
 WAITS = 3
-"""A step may wait so often for the time that it was given."""
+"""Number of times that a step may wait for the time that it was given."""
 
 SessionId = Annotated[
     str | None,
@@ -88,7 +88,7 @@ class Acted(Result):
     retried: bool = Field(default=False, description="Missed at first: `landed` took it")
 
     def dump(self) -> dict[str, Any]:
-        """Only what there is to say; that a field is empty is one of those things."""
+        """Return only what there is to say; that a field is empty is one of those things."""
         shown = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         always = ("success", "value")
         return {k: v for k, v in shown.items() if v not in ("", [], False) or k in always}
@@ -99,7 +99,7 @@ class Acted(Result):
 
 
 def acted(done: StepOutcome[Any], **more: Any) -> dict[str, Any]:
-    """The fields of an answer, from a step."""
+    """Return the fields of an answer, from a step."""
     return {
         "url": done.url,
         "navigated": done.navigated,
@@ -148,7 +148,7 @@ async def step[T](
 
 
 async def within[T](limit: int, what: str, work: Awaitable[T]) -> T:
-    """What comes of it within so many ms.
+    """Return what comes of some work within `limit` ms.
 
     Raises:
         TimeoutError: nothing, so far; it is waited for no more.

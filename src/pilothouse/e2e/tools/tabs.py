@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 TITLE_S = 1.0
-"""How long a page may take to say its title."""
+"""Seconds that a page may take to give its title."""
 _SPEEDS = {
     "offline": (True, 0, 0),
     "slow3g": (False, 2_000, 50_000),

@@ -1,4 +1,4 @@
-"""Waiting for a condition: an element, a text, an address, a request, a line, a rebuild."""
+"""Tools that wait for a condition: an element, a text, an address, a request, a line, a rebuild."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 RELOAD_S = 3.0
-"""After the dev server said that it wants the page reloaded."""
+"""Seconds to wait for the page after the dev server said that it wants it reloaded."""
 
 ANEW = "then => performance.timeOrigin >= then && document.readyState === 'complete'"
-"""Whether the page was loaded since."""
+"""Function that tells whether the page was loaded since."""
 DOUBT_S = 2.0
-"""How long a newer build may keep one waiting after an update that may be of an older one."""
+"""Seconds to wait for a newer build after an update that may be of an older one."""
 DRAWN = """
 () => new Promise(done => {
   const frames = left => left ? requestAnimationFrame(() => frames(left - 1)) : done(0);
@@ -48,7 +48,7 @@ DRAWN = """
   setTimeout(done, 1000);
 })
 """
-"""Comes back when React has drawn an update that it put off by some ms, as it does with each."""
+"""Function that returns when React has drawn an update, which it always puts off by some ms."""
 
 
 class WaitForSelector(Targeting):
@@ -167,7 +167,7 @@ def _wanted(args: WaitFor) -> dict[str, Callable[[Tab], Any]]:
 
 
 async def _event(tab: Tab, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """An event since the last answer: it may have come while the agent was thinking."""
+    """Wait for an event since the last answer: it may have come while the agent was thinking."""
     if tab.recording is None:
         raise _not_recorded()
     event = await tab.recording.wait(tab.reported_seq, found)
@@ -198,7 +198,7 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
         hot.feed(event)
         seq = event["seq"] + 1
     hot.forget()
-    # An error that was told before is no answer to the edit after it.
+    # An error that was reported before is no answer to the edit after it.
     hot.error = ""
 
     async def read_on(until: Callable[[], bool]) -> None:
