@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 CERTAIN_S = 2.0
-"""For what surely comes, which takes a fraction of this unless the machine is busy."""
+"""Seconds to wait for what surely comes, mostly a fraction of it unless the machine is busy."""
 PERHAPS_S = 0.3
-"""For a document that may turn out to be a download."""
+"""Seconds to wait for a document that may turn out to be a download."""
 LOOK_AGAIN_S = 0.02
 
 
@@ -30,7 +30,7 @@ class Announced:
     tabs: int
     downloads: int
     is_undecided: bool
-    """A document was asked for that is neither shown nor saved so far."""
+    """True if a document was requested that is neither shown nor saved so far."""
 
     @classmethod
     def of(cls, events: Sequence[Mapping[str, Any]]) -> Announced:
@@ -46,8 +46,8 @@ class Announced:
         )
 
     def limit(self, noted: Sequence[str]) -> float:
-        """Return for how many seconds after a step to wait, given what the browser has told since
-        it began."""
+        """Return the seconds to wait after a step, given what the browser has reported since it
+        began."""
         tabs = sum(text.startswith("tab opened") for text in noted)
         downloads = sum(text.startswith("download") for text in noted)
         if tabs < self.tabs or downloads < self.downloads:

@@ -1,4 +1,4 @@
-"""What became of sessions that are over: told to late calls, which may name one or none."""
+"""Ends of sessions that are over: reported to late calls, which may name one or none."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pilothouse.e2e.session import E2eSession
 
 REMEMBERED = 200
-"""Sessions whose end is still told."""
+"""Limit of sessions whose end is still reported."""
 PAST_KEPT = 20
-"""Sessions whose failed steps can still be looked at."""
+"""Limit of sessions whose failed steps can still be looked at."""
 
 type FailedLogs = tuple[Mapping[str, LogPaths], tuple[Path, ...]]
 """Logs by the names of their servers, and the folders in which they may lie."""
@@ -40,7 +40,7 @@ class _End:
     at: float
     note: str
     logs: FailedLogs = field(default=({}, ()))
-    """Of a start that failed."""
+    """Logs of a start that failed."""
 
     def fault(self, session_id: str, ended: str) -> SessionNotFound | BrowserCrashed:
         at = iso(self.at)
@@ -62,7 +62,7 @@ class EndedSessions:
         self._why_swept = why_swept
         self._ends: dict[str, _End] = {}
         self.past: list[Past] = []
-        """Those that had failed steps, the newest at the end."""
+        """Sessions that had failed steps, the newest at the end."""
 
     def add(self, session: E2eSession, now: float) -> None:
         """Remember a session that ends now."""

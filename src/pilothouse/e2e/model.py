@@ -21,7 +21,7 @@ type EndReason = Literal["manual", "timeout", "error"]
 
 @dataclass(frozen=True, slots=True)
 class LogPaths:
-    """Where a server's output is kept; empty where there is none."""
+    """Paths of the logs of a server's output; empty where there is none."""
 
     stdout: str = ""
     stderr: str = ""
@@ -44,7 +44,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerHealth:
-    """How a server is now."""
+    """The state of a server now."""
 
     status: ServerState
     url: str = ""
@@ -52,14 +52,14 @@ class ServerHealth:
     """Seconds."""
     healthy: bool | None = None
     exit_code: int | None = None
-    """Of a server that has ended by itself."""
+    """Exit code of a server that has ended by itself."""
     message: str = ""
-    """Why nobody knows how it is."""
+    """Reason why nobody knows how it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is left of a session that has ended: its folder, with the dossiers of failed steps."""
+    """The rest of a session that has ended: its folder, with the dossiers of failed steps."""
 
     id: str
     url: str
@@ -73,18 +73,18 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """What to start, as an agent asks for it."""
+    """A server to start, as an agent asks for it."""
 
     name: str = "app"
     command_path: str = ""
-    """A command of the JSON contract, else `command` is a plain dev server."""
+    """Path of a command of the JSON contract, else `command` is a plain dev server."""
     args: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """Empty, with no command path: found out from the folder."""
+    """Command of a plain dev server; empty, with no command path: found out from the folder."""
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     port: int = 0
-    """0 takes any free one."""
+    """Port to serve on; 0 takes any free one."""
     timeout_ms: int = 30_000
 
 
@@ -120,12 +120,12 @@ class StepFinished(Event):
     target_id: str = ""
     """The observed target that it acted in."""
     looks: bool = False
-    """It only looked or waited, so that nothing can have come of it."""
+    """True if it only looked or waited, so that nothing can have come of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserNoted(Event):
-    """What the browser did by itself: a dialog, a download, a popup, a blocked address."""
+    """Something the browser did by itself: a dialog, a download, a popup, a blocked address."""
 
     source: ClassVar[str] = "browser"
 
@@ -180,7 +180,7 @@ class BrowserCrashed(Fault):
 
 
 def browser_crashed(session_id: str, **more: object) -> BrowserCrashed:
-    """In the words of the spec."""
+    """Make the fault, in the words of the spec."""
     return BrowserCrashed(
         "the browser process ended unexpectedly",
         hint="the session is over; call startSession for a new one",
@@ -325,4 +325,4 @@ STEP_FAULTS: tuple[type[Fault], ...] = (
     UrlNotAllowed,
     ActionFailed,
 )
-"""What any step in the browser may answer."""
+"""Faults that any step in the browser may answer with."""

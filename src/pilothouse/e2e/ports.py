@@ -1,4 +1,4 @@
-"""What e2e sessions ask of the rest of Pilothouse."""
+"""What e2e sessions need of the rest of Pilothouse."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class AppServer(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Of a server that has ended by itself, None while it runs."""
+        """Exit code of a server that has ended by itself, None while it runs."""
 
     @property
     def last_seen(self) -> ServerState:
-        """How it was when it was last asked; whoever only looks on does not ask it."""
+        """State of the server when it was last asked; whoever only looks on does not ask it."""
 
     @property
     def not_asked(self) -> str:
-        """Why its own command could not be asked to stop it, empty otherwise."""
+        """Reason why its own command could not be asked to stop it, empty otherwise."""
 
     async def health(self) -> ServerHealth: ...
 
@@ -45,13 +45,13 @@ class AppServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Where a browser's traffic enters: a proxy on this machine."""
+    """A proxy on this machine at which a browser's traffic enters."""
 
     port: int
     secret: str = field(repr=False)
-    """What its clients show where the system does not tell whose they are."""
+    """Password that its clients show where the system does not tell whose they are."""
     trusted_key: str = ""
-    """Of an intercepting proxy: hash of the key whose certificates its browser is to trust."""
+    """Hash of an intercepting proxy's key, whose certificates its browser is to trust."""
 
     @property
     def intercepts(self) -> bool:
@@ -62,54 +62,54 @@ class Intercept(Protocol):
     """Opens an intercepting proxy for one session's browser; all goes on to another proxy."""
 
     def __call__(self, session_id: str, onward: Entrance) -> AbstractAsyncContextManager[Entrance]:
-        """Entering raises BrowserLaunchFailed."""
+        """Open the proxy for the block. Entering raises BrowserLaunchFailed."""
 
 
 class Recording(Protocol):
-    """What is recorded of one tab, as the observer keeps it."""
+    """The recording of one tab, as the observer keeps it."""
 
     @property
     def ring(self) -> Ring[Any]:
-        """Its events, as part of a timeline."""
+        """Events of the tab, as part of a timeline."""
 
     @property
     def next_seq(self) -> int: ...
 
     @property
     def touched_at(self) -> float:
-        """When somebody last read it, in epoch milliseconds."""
+        """Time when somebody last read it, in epoch milliseconds."""
 
     async def wait(self, seq: int, found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first event from a seq on that is what one waits for."""
+        """Wait for the first event from a seq on that `found` accepts, and return it."""
 
     def since(self, seq: int) -> list[dict[str, Any]]:
-        """Events from a seq on, masked as they are shown; the oldest may be gone."""
+        """Return events from a seq on, masked as they are shown; the oldest may be gone."""
 
     async def mapped(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same events with their places led back to the sources."""
+        """Return the same events with their places led back to the sources."""
 
     async def explained(self) -> bool:
         """Wait a moment until more is known of the newest errors: their sources and causes; return
         whether there were any."""
 
     async def title(self) -> str | None:
-        """The tab's title, without asking its page; None where it cannot be known."""
+        """Return the tab's title, without asking its page; None where it cannot be known."""
 
     async def value(self, expression: str) -> Any:
-        """What an expression is in the tab's document; None where it cannot be known."""
+        """Return what an expression is in the tab's document; None where it cannot be known."""
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send the tab a DevTools command, and return its answer; raises OSError without one."""
 
     async def body(self, request_id: str) -> str:
-        """The text of a response's body, masked; empty where there is none."""
+        """Return the text of a response's body, masked; empty where there is none."""
 
 
 class TabRecorder(Protocol):
     """Records the tabs of a browser from their first request on."""
 
     async def prepare(self) -> None:
-        """A tab will be recorded soon; what that needs may be made ready now."""
+        """Make ready now what a recording may need: a tab will be recorded soon."""
 
     async def claim(
         self, session_id: str, port: int, pipe: BrowserPipe | None, *, shared: bool
@@ -118,13 +118,13 @@ class TabRecorder(Protocol):
         alone unless the browser is the user's: from then on every other one is refused it."""
 
     async def release(self, session_id: str) -> None:
-        """The session has ended, and its browser with it."""
+        """Forget a session that has ended, and its browser with it."""
 
     def foreign_ports(self) -> frozenset[int]:
-        """Ports of this machine that this agent's browser has no business with."""
+        """Return the ports of this machine that this agent's browser has no business with."""
 
     async def record(self, session_id: str, target_id: str, *, and_popups: bool) -> Recording:
-        """A tab, and in a browser of our own every page that is opened later, before it runs."""
+        """Record a tab; in a browser of our own also every page opened later, before it runs."""
 
 
 class Sessions(Protocol):
@@ -135,17 +135,17 @@ class Sessions(Protocol):
 
     @property
     def past(self) -> list[Past]:
-        """Those that ended last and had failures, the newest at the end."""
+        """Sessions that ended last and had failures, the newest at the end."""
 
     @property
     def state_folder(self) -> Path:
-        """Private: logins that were saved by name."""
+        """Private folder of the logins that were saved by name."""
 
     async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
-        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        """Start a session. Raises the faults that the tool `startSession` declares."""
 
     def find(self, session_id: str | None) -> E2eSession:
-        """Raises SessionNotFound, BrowserCrashed."""
+        """Return an open session. Raises SessionNotFound, BrowserCrashed."""
 
     def failed_logs(self, session_id: str | None) -> FailedLogs:
         """Return the logs of a start that failed; none of any other session."""
@@ -157,7 +157,7 @@ class Sessions(Protocol):
         """Return a text as it may be shown."""
 
     def using(self, session_id: str | None) -> AbstractAsyncContextManager[E2eSession]:
-        """The session for the length of a call; raises SessionNotFound, BrowserCrashed."""
+        """Hold a session for the length of a call; raises SessionNotFound, BrowserCrashed."""
 
     async def end(
         self,
@@ -168,4 +168,4 @@ class Sessions(Protocol):
         stop_server: bool | None = None,
         remove_logs: bool = False,
     ) -> dict[str, Any]:
-        """Raises SessionNotFound, BrowserCrashed."""
+        """End a session; return what was left or failed. Raises SessionNotFound, BrowserCrashed."""

@@ -61,22 +61,22 @@ if TYPE_CHECKING:
     type Explain = Callable[[E2eSession, Tab, Step, BaseException], Awaitable[BaseException]]
 
 BASELINE_AFTER_S = 0.15
-"""A snapshot for later comparison is taken when the agent is thinking, not while it acts."""
+"""Seconds until a snapshot to compare with: the agent is thinking then, and does not act."""
 STEPS_KEPT = 2_000
 LOG_LINES = 100
-"""Lines of stderr that a failed step tells, as the spec has it."""
+"""Lines of stderr that a failed step shows, as the spec has it."""
 CRASH = "browser_crashed"
 """The note of a session that ended with its browser."""
 SAVED_S = 0.3
-"""A download that takes longer is told of before it is saved."""
+"""Seconds for a download; one that takes longer is reported before it is saved."""
 MOST_REMEMBERED = 256
-"""Characters of a text that is masked once and not each time: an address is told by every step."""
+"""Characters of a text that is masked once and not each time: every step reports an address."""
 OWN_TROUBLES = (Busy, Covered, Interrupted, Missed, NotBuilt, RefGone, TimeoutError)
-"""What ends a step beside Playwright's own errors."""
+"""Exceptions that end a step beside Playwright's own errors."""
 VIDEOS = "unmasked-videos"
-"""The folder in which they are recorded."""
+"""Folder in which videos are recorded."""
 GONE_S = 0.25
-"""How long after its tabs a browser that ends is known to be gone, at most."""
+"""Most seconds after its tabs until a browser that ends is known to be gone."""
 
 
 @lru_cache(maxsize=1_024)
@@ -86,34 +86,34 @@ def _masked(redactor: Redactor, text: str) -> str:
 
 @dataclass(eq=False)
 class E2eSession:
-    """States as the spec names them: CREATED, ACTIVE while a call runs, IDLE, TERMINATED."""
+    """A session, in a state of the spec: CREATED, ACTIVE while a call runs, IDLE, TERMINATED."""
 
     id: str
     clock: Clock
     folder: Path
-    """Private: logs, screenshots, downloads, exports."""
+    """Private folder: logs, screenshots, downloads, exports."""
     timeline: Timeline
-    """Its own events and tabs alone: an agent may have several sessions."""
+    """Timeline of its own events and tabs alone: an agent may have several sessions."""
     recorder: TabRecorder
     explain: Explain
-    """Makes the fault of a failed step, with its dossier."""
+    """Maker of the fault of a failed step, with its dossier."""
     servers: list[AppServer] = field(default_factory=list)
     server_names: list[str] = field(default_factory=list)
-    """Of the servers, in their order."""
+    """Names of the servers, in their order."""
     browser: DrivenBrowser | None = None
     proxy: FilteringProxy | None = None
     entrance: Entrance | None = None
-    """What the browser speaks to: the proxy, or one that intercepts before it."""
+    """Proxy that the browser speaks to: that of the session, or one that intercepts before it."""
     policy: Callable[[], Policy] | None = None
     origins: dict[str, tuple[Address, ...]] = field(default_factory=dict)
     """URLs that were judged to be its own servers', and where each led then."""
     claim: Callable[[str], Awaitable[None]] | None = None
-    """Judges a server's URL and makes it the session's own; raises UrlNotAllowed."""
+    """Function that judges a server's URL and makes it the session's own; raises UrlNotAllowed."""
     url: str = ""
     log_folders: tuple[Path, ...] = ()
     file_roots: tuple[Path, ...] = ()
     records: frozenset[str] = frozenset()
-    """`trace`, `video`: what is recorded from the start."""
+    """Kinds of recordings from the start on: `trace`, `video`."""
     started_at: float = 0.0
     last_activity: float = 0.0
     running: int = 0
@@ -122,24 +122,24 @@ class E2eSession:
     tabs: dict[str, Tab] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     notices: list[dict[str, Any]] = field(default_factory=list)
-    """Said once, with the next answer."""
+    """Notices to be given once, with the next answer."""
     downloads: list[dict[str, Any]] = field(default_factory=list)
     opened: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """Each tab there ever was: which one opened it, and when."""
+    """Tabs that there ever were: which one opened each, and when."""
     routes: BrowserRoutes | None = None
     """Rules for requests, once there was one."""
     server_errors: deque[ServerLogged] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     """The newest lines of stderr, which no flood of stdout drives out."""
     dossier_at: float = 0.0
-    """Server lines up to then have been shown."""
+    """Time up to which server lines have been shown."""
     log_ends: dict[str, int] = field(default_factory=dict)
-    """The same for log files that others write."""
+    """Offsets up to which log files that others write have been shown."""
     idle_sec: int = 600
     redactor: Redactor = field(default_factory=Redactor)
     tracing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a trace is written: the next one begins where it ends."""
+    """Lock that is held while a trace is written: the next one begins where it ends."""
     traces: set[asyncio.Task[Any]] = field(default_factory=set)
-    """Being written. Nobody cancels them: what the driver writes unmasked has to be removed."""
+    """Traces being written, never cancelled: what the driver writes unmasked has to be removed."""
     traces_written: int = 0
     current: str = ""
     """The tab that tools act in when they name none; a popup never takes over."""
@@ -168,12 +168,12 @@ class E2eSession:
 
     @property
     def base(self) -> str:
-        """The app's own origin, left out where URLs are told."""
+        """The app's own origin, left out where URLs are shown."""
         return origin(self.url)
 
     @property
     def watched_at(self) -> float:
-        """When a recording of this session was last read."""
+        """Time when a recording of this session was last read."""
         return max((t.recording.touched_at for t in self.tabs.values() if t.recording), default=0.0)
 
     def server_wrote(self, logged: ServerLogged) -> None:
@@ -195,7 +195,7 @@ class E2eSession:
 
     @property
     def failed_steps(self) -> dict[int, str]:
-        """By their numbers, in a few words."""
+        """Steps that failed, by their numbers, in a few words."""
         failed = [step for step in self.steps if step.ended_at and not step.ok]
         return {step.number: f"{step.tool} {step.target}".strip() for step in failed}
 
@@ -203,7 +203,7 @@ class E2eSession:
         self.last_activity = self.clock()
 
     def note(self, what: str, detail: str, at: float | None = None) -> None:
-        """Something the browser did by itself; told with the next answer."""
+        """Note something that the browser did by itself, for the next answer."""
         at = self.clock() if at is None else at
         self._noted.append((at, f"{what}: {detail}" if detail else what))
         self._news.set()
@@ -226,7 +226,7 @@ class E2eSession:
         return f"e2e://artifact/{self.id}/{name}"
 
     def readable(self, path: str) -> Path:
-        """A file that this session may hand to a page.
+        """Return the path of a file that this session may hand to a page.
 
         Raises:
             FileNotAllowed: it is outside of the session's folders, or no file.
@@ -285,7 +285,7 @@ class E2eSession:
         return await self._attach(tab, page)
 
     async def _attach(self, tab: Tab, page: Page) -> Tab:
-        """Hear and record what happens in the page of a tab."""
+        """Listen to what happens in the page of a tab, and record it."""
         page.on("dialog", lambda dialog: self._on_dialog(tab, dialog))
         page.on("download", lambda download: self._spawn(self._on_download(tab, download)))
         page.on("crash", lambda _: self._on_crash(tab))
@@ -321,7 +321,7 @@ class E2eSession:
         self._spawn(old.close())
 
     def on_page(self, page: Page) -> None:
-        """A page that the app opened: it becomes a tab, and the agent is told."""
+        """Make a tab of a page that the app opened, and note that for the agent."""
 
         at = self.clock()
 
@@ -336,7 +336,7 @@ class E2eSession:
         self._spawn(take())
 
     async def new_tab(self) -> Tab:
-        """A tab that we open ourselves; unlike a popup it is news to nobody."""
+        """Open a tab of our own; unlike a popup it is news to nobody."""
         assert self.browser is not None
         assert self.browser.context is not None
         self._own_pages += 1
@@ -348,7 +348,7 @@ class E2eSession:
         return tab
 
     def tab(self, tab_id: str | None) -> Tab:
-        """Raises TabNotFound."""
+        """Return a tab, by default the current one. Raises TabNotFound."""
         wanted = tab_id or self.current
         found = self.tabs.get(wanted)
         if found is None:
@@ -425,7 +425,7 @@ class E2eSession:
     # Steps
 
     def check_alive(self) -> None:
-        """Raises BrowserCrashed."""
+        """Check that the browser has not gone. Raises BrowserCrashed."""
         if self.browser is not None and self.browser.gone.is_set():
             raise browser_crashed(self.id)
 
@@ -540,7 +540,7 @@ class E2eSession:
         return await do(tab)
 
     def lost(self) -> SessionNotFound | BrowserCrashed | None:
-        """Why a call that was under way cannot have been done, if browser or session are gone."""
+        """Return why a call under way cannot have been done, if browser or session are gone."""
         if self.ended is not None and self.end_note != CRASH:
             return SessionNotFound(
                 f"session {self.id} ended while this call was under way",
@@ -551,7 +551,7 @@ class E2eSession:
         return browser_crashed(self.id) if self.browser_gone() else None
 
     async def browser_went(self) -> bool:
-        """Whether the browser has ended; for a call whose tab is gone, which is known before."""
+        """Tell whether the browser has ended, for a call whose tab is gone: that is known first."""
         if self.browser is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(GONE_S):
@@ -689,7 +689,7 @@ class E2eSession:
             self._baseline = None
 
     async def close(self) -> None:
-        """No task of this session is left; its browser and servers are the owner's to end."""
+        """End all tasks of this session; its browser and servers are the owner's to end."""
         self._forget_baseline_timer()
         self.locating.close()
         for task in list(self._background):

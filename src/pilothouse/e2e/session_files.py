@@ -17,11 +17,11 @@ NEWEST = 200
 """Files of each kind that stay. Such a file has one picture of a window, so that so many take some
 hundred megabytes at most, however long an agent repeats a step that fails."""
 NEWEST_TRACES = 10
-"""They take far more: pictures, bodies and the DOM of all that was done since the one before."""
+"""Traces that stay. They take more: pictures, bodies and the DOM of all since the one before."""
 _REPORTED = 2_000
-"""Files that made room of which it is still told when."""
+"""Limit of files that made room of which it is still reported when."""
 _NUMBERED = re.compile(r"([a-z_]+)[-_]\d+(?=\.)")
-"""Names that we give: what it is, and the number of its step."""
+"""Names that we give: the kind of a file, and the number of its step."""
 
 
 class SessionFiles:

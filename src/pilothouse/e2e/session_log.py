@@ -1,4 +1,4 @@
-"""What e2e sessions tell the log beside their calls: commands, steps, and what crashed.
+"""What e2e sessions log beside their calls: commands, steps, and what crashed.
 
 The components are those of the spec. All of it goes through `logging`, which the server brings into
 its own form and masks.
@@ -34,7 +34,7 @@ def log_open_port(session_id: str, port: int) -> None:
 
 
 def log_browser(session_id: str, event: str, **details: Any) -> None:
-    """Log what Playwright was asked for, for who debugs."""
+    """Log what Playwright was asked for, for whoever debugs."""
     _BROWSER.debug(event, extra=_extra(session_id, details))
 
 
@@ -43,7 +43,7 @@ def _extra(session_id: str, details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LoggedSpawn:
-    """Starts commands for one session, and logs each start and exit for who debugs."""
+    """Starts commands for one session, and logs each start and exit for whoever debugs."""
 
     def __init__(self, spawn: Spawn, session_id: str) -> None:
         self._spawn = spawn

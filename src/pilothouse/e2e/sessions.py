@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 SWEEP_S = 0.5
 GRACE_S = 5.0
 TRACE_S = 4.0
-"""What a trace that is being written has when its session ends; a hub gives its workers 5 s."""
+"""Seconds for a trace that is being written as its session ends; a hub gives its workers 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEnd:
-    """How a server was dealt with at its session's end, where there is something to say."""
+    """The fate of a server at its session's end, where there is something to say."""
 
     left: str = ""
     forced: str = ""
@@ -84,7 +84,7 @@ class AgentSessions:
         )
         self._hosted: dict[str, _HostedSession] = {}
         self._holding: set[_HostedSession] = set()
-        """Also those that are still starting, or ending."""
+        """Sessions that are open, still starting, or ending."""
         self._ended = EndedSessions(deps.why_swept)
 
     # Finding
@@ -103,10 +103,7 @@ class AgentSessions:
 
     def find(self, session_id: str | None) -> E2eSession:
         """Return the session of an id; without one, the only session there is.
-
-        Raises:
-            SessionNotFound, BrowserCrashed
-        """
+        Raises SessionNotFound, BrowserCrashed."""
         session = self._find(session_id)
         note_session(session.id)
         return session
@@ -142,7 +139,7 @@ class AgentSessions:
 
     @asynccontextmanager
     async def using(self, session_id: str | None) -> AsyncIterator[E2eSession]:
-        """A session for the length of a call: it is not idle meanwhile."""
+        """Hold a session for the length of a call: it is not idle meanwhile."""
         session = self.find(session_id)
         session.running += 1
         session.touch()
@@ -162,7 +159,9 @@ class AgentSessions:
     # Starting
 
     async def start(self, request: StartRequest, report: Callable[[str], None]) -> E2eSession:
-        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        """Start a session, and return it when it is ready.
+
+        Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         session_id = str(uuid.uuid4())
         note_session(session_id)
         folder = self._deps.make_folder(session_id)
@@ -280,11 +279,11 @@ class AgentSessions:
             session.ended, session.end_note = "error", CRASH
 
     async def _take_down(self, hosted: _HostedSession) -> None:
-        """Browser and servers end at the same time; what fails is told, never left running."""
+        """End browser and servers at the same time; what fails is reported, never left running."""
         session, deps = hosted.session, self._deps
         session.ended = session.ended or "error"
         self._hosted.pop(session.id, None)
-        # Before the servers have ended, which may take a while: whoever asks meanwhile is told.
+        # Before the servers have ended, which may take a while: calls meanwhile shall know of it.
         self._ended.add(session, deps.clock())
         await session.close()
         stops = [self._stop(server, hosted) for server in session.servers]
@@ -324,7 +323,7 @@ class AgentSessions:
         stop_server: bool | None = None,
         remove_logs: bool = False,
     ) -> dict[str, Any]:
-        """End a session and wait until nothing of it is left; what was left running or failed.
+        """End a session, wait until it is gone, and return what was left running or failed.
 
         Raises:
             SessionNotFound, BrowserCrashed
@@ -338,7 +337,7 @@ class AgentSessions:
         return hosted.report or {}
 
     def sweep(self) -> list[str]:
-        """Sessions that have been idle or open for too long."""
+        """End the sessions that have been idle or open for too long, and return their ids."""
         now, settings = self._deps.clock(), self._deps.settings
         due = []
         for session in self.sessions:
@@ -399,7 +398,7 @@ async def _unless(over: asyncio.Event, work: Any) -> None:
 
 
 def _part_of(whole: Timeline) -> Timeline:
-    """A timeline of its own, all of which is told to the whole one."""
+    """Return a timeline of its own, all of which is passed on to the whole one."""
     part = Timeline()
 
     def pass_on(event: Event) -> None:
@@ -411,7 +410,7 @@ def _part_of(whole: Timeline) -> Timeline:
 
 @asynccontextmanager
 async def open_sessions(deps: SessionDeps) -> AsyncIterator[AgentSessions]:
-    """The e2e sessions of an agent for as long as the block lasts."""
+    """Open the e2e sessions of an agent for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
         sessions = AgentSessions(deps, tasks)
         tasks.start_soon(sessions.keep_swept)

@@ -1,4 +1,4 @@
-"""Bringing up a session: its servers and its browser at the same time, then the first tab."""
+"""Brings up a session: its servers and its browser at the same time, then the first tab."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 OPEN_S = 0.5
-"""How long a start waits at most for the app's page to begin; nobody waits for its load."""
+"""Most seconds that a start waits for the app's page to begin; nobody waits for its load."""
 TAIL = 15
-"""Lines of its log that are told of a server's end."""
+"""Lines of its log that are shown with a server's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDeps:
-    """What sessions are made with; handed in, because it is the rest of Pilothouse."""
+    """Dependencies of sessions; handed in, because they are the rest of Pilothouse."""
 
     settings: Settings
     clock: Clock
@@ -64,9 +64,9 @@ class SessionDeps:
     explain: Explain
     make_folder: Callable[[str], Path]
     why_swept: Callable[[str], str]
-    """When and why the files of a session were removed; empty if they were not."""
+    """Function that says when and why a session's files were removed; empty if they were not."""
     state_folder: Callable[[], Path]
-    """Where saved logins outlive their sessions."""
+    """Folder in which saved logins outlive their sessions."""
     find_browser: Callable[[], str]
     """Path of the Chromium to start; empty leaves it to Playwright."""
     driver_environ: Callable[[], Mapping[str, str]]
@@ -93,7 +93,9 @@ class Builder:
     async def bring_up(
         self, session: E2eSession, request: StartRequest, report: Callable[[str], None]
     ) -> None:
-        """Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
+        """Start servers and browser, and open the first tab.
+
+        Raises ServerStartFailed, CommandNotAllowed, UrlNotAllowed, BrowserLaunchFailed."""
         deps = self._deps
         if request.browser == "webkit" and not tells_callers():
             raise BrowserLaunchFailed(
@@ -156,9 +158,7 @@ class Builder:
     async def claim(self, session: E2eSession, url: str) -> None:
         """Make what a command prints as its address the session's own, where it leads now.
 
-        Raises:
-            UrlNotAllowed: it is neither this machine's nor one that a browser may visit.
-        """
+        Raises UrlNotAllowed: it is neither this machine's nor one that a browser may visit."""
         if url in session.origins:
             return
         target, policy = target_of(url), self.policy(session, own=False)
@@ -276,7 +276,7 @@ class Builder:
             {"type": "server_exited", "service": service, "exitCode": code, "log": lines[-TAIL:]}
         )
         log_crash(session.id, "server_exited", service=service, exitCode=code)
-        # Not as a note too: that would be told when another one runs already.
+        # Not as a note too: that would be shown when another server runs already.
         session.timeline.emit(
             BrowserNoted(
                 at=self._deps.clock(),
@@ -287,7 +287,7 @@ class Builder:
         )
 
     def policy(self, session: E2eSession, *, own: bool = True) -> Policy:
-        """Where the session's browser may go; without its own servers, if `own` is False."""
+        """Return where the session's browser may go; without its own servers, if `own` is False."""
         blocked = self._deps.listeners | self._deps.recorder.foreign_ports()
         # No page may drive a browser: neither its own, nor that of the agent's other sessions.
         browsers = (session.browser for session in self._held())
@@ -317,7 +317,7 @@ async def _open(session: E2eSession, tab: Tab, url: str) -> None:
 
 
 def _set_folders(session: E2eSession, starter: Starter, cwds: list[Path]) -> None:
-    """Where its logs may lie, and which files it may hand to a page."""
+    """Set where its logs may lie, and which files it may hand to a page."""
     session.log_folders = tuple(
         folder
         for cwd in cwds or starter.roots[:1]

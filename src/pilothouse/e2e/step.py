@@ -20,7 +20,7 @@ LEAVING = frozenset(("navigate", "goBack"))
 
 
 def only_looks(tool: str) -> bool:
-    """Whether a tool only looks or waits, so that nothing can come of it."""
+    """Tell whether a tool only looks or waits, so that nothing can come of it."""
     return tool in LOOKING or tool.startswith("wait")
 
 
@@ -40,7 +40,7 @@ class Step:
     tool: str
     target: str
     args: dict[str, Any]
-    """What the agent asked for, for the test that is written from it."""
+    """Arguments of the agent's call, for the test that is written from it."""
     tab: str
     began_at: float
     first_seq: int
@@ -50,9 +50,9 @@ class Step:
     fault: str = ""
     """The type of the fault that it failed with."""
     navigations: int = 0
-    """How often its tab had navigated when it ended."""
+    """Number of navigations that its tab had made when it ended."""
     locators: dict[str, str] = field(default_factory=dict)
-    """Selector → how a test would find the same element."""
+    """Locators by selectors: how a test would find the same elements."""
     log_sizes: dict[str, int] = field(default_factory=dict)
     """Bytes that each log which a server writes itself had when the step began."""
     kind: str = ""
@@ -64,7 +64,7 @@ class Step:
 
     @property
     def looks(self) -> bool:
-        """It only looks or waits, so that nothing can come of it."""
+        """True if it only looks or waits, so that nothing can come of it."""
         return only_looks(self.tool)
 
     @property
@@ -83,11 +83,11 @@ def selectors_of(step: Step) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome[T]:
-    """What a step gave and what it caused so far."""
+    """The value of a step, and what it caused so far."""
 
     value: T | None
     step: int
-    """Its number, which names the files that it made."""
+    """Number of the step, which names the files that it made."""
     url: str
     navigated: bool
     dom: DomChanges | None
@@ -95,18 +95,18 @@ class StepOutcome[T]:
     console: list[str]
     browser: list[str]
     earlier: list[str]
-    """What happened after the answer before."""
+    """Lines on what happened after the answer before."""
     notices: list[dict[str, Any]]
     dialog: dict[str, Any] | None
 
     @property
     def is_held(self) -> bool:
-        """The page asks whether it may be left, and is still there."""
+        """True if the page asks whether it may be left, and is still there."""
         return self.dialog is not None and self.dialog["type"] == BEFORE_UNLOAD
 
 
 def dialog_facts(tab: Tab) -> dict[str, Any]:
-    """What is open, and the step that may not be done yet: the page cannot be asked meanwhile."""
+    """Return what is open, and the step that may not be done: the page cannot be asked then."""
     dialog = tab.dialog
     assert dialog is not None
     facts = {"type": dialog.type, "message": dialog.message, "default": dialog.default_value or ""}

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     type WaitUntil = Literal["load", "domcontentloaded", "networkidle"]
 
 GONE_S = 0.3
-"""A page that has gone fails its steps a moment later, unless they were done already."""
+"""Seconds in which a page that has gone fails its steps, unless they were done already."""
 CHANGES_S = 1.0
-"""A page that does not answer this soon is busy; its changes are told with the next answer."""
+"""Seconds after which a silent page is busy; its changes are reported with the next answer."""
 FRAME_S = 0.5
 """The same of a frame of another origin."""
 REST_S = 1.0
-"""A page whose timers have not run by then is busy, or they wait for a dialog."""
+"""Seconds after which a page whose timers have not run is busy, or they wait for a dialog."""
 STOP_S = 1.0
-"""A page that is not stopped by then, on its way or come, is left for the next one all the same."""
+"""Seconds for a page to be stopped, on its way or come; then it is left for the next one."""
 TRIES = 2
-"""How often a navigation is begun anew that another one interrupted."""
+"""Number of times that a navigation is begun anew which another one interrupted."""
 TITLE_FRESH_S = 0.05
-"""A title asked for this long before a page is loaded is its title still."""
+"""Seconds for which a title that was asked for before a page is loaded is its title still."""
 
 _COUNTS = ("added", "removed", "changed")
 
@@ -56,7 +56,7 @@ class NotBuilt(Exception):  # not an error of ours: the app's source has one
 
 
 class RefGone(Exception):  # not an error of ours: the page has changed
-    """Nothing has this ref any more, and nothing ever will."""
+    """The element of this ref has gone, and the ref with it: no other will ever have it."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def suppress_interrupted() -> Iterator[None]:
 
 @dataclass(eq=False)
 class Tab:
-    """`id` is short, stable and never used twice in a session."""
+    """A tab, whose `id` is short, stable and never used twice in a session."""
 
     id: str
     page: Page
@@ -79,7 +79,7 @@ class Tab:
     target_id: str = ""
     recording: Recording | None = None
     own: bool = False
-    """Opened by us, not by the app."""
+    """True if it was opened by us, not by the app."""
     in_any_frame: set[str] = field(default_factory=set)
     """Selectors of the newest step that are looked for in frames, too
     (e2e/browser/elements/frames.py)."""
@@ -90,38 +90,38 @@ class Tab:
     dialog: Dialog | None = None
     crashed: bool = False
     is_busy: bool = False
-    """A script keeps the document from answering anything, as far as is known."""
+    """True while a script keeps the document from answering anything, as far as is known."""
     navigations: int = 0
     step: Step | None = None
     """The step under way, or the newest one."""
     step_began_at: float = 0
-    """When the newest step in this tab began."""
+    """Time when the newest step in this tab began."""
     failure_reported_at: float = 0
-    """When a dossier last showed the document as it was then."""
+    """Time when a dossier last showed the document as it was then."""
     document_since: float = 0
-    """When the step began in or after which the tab got the document that it shows."""
+    """Time when the step began in or after which the tab got the document that it shows."""
     reported_seq: int = 0
-    """The agent has been told of everything that was recorded before."""
+    """Seq before which everything that was recorded has been reported to the agent."""
     hot_seq: int = 0
-    """Hot updates that were recorded before have been waited for."""
+    """Seq before which hot updates that were recorded have been waited for."""
     shown_seq: int = 0
-    """A dossier has shown every error that was recorded before."""
+    """Seq before which every error that was recorded has been in a dossier."""
     baseline: str = ""
     """The accessibility snapshot after the last good step."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One step at a time; a second call waits for the first."""
+    """Lock for one step at a time; a second call waits for the first."""
     held_up: tuple[Step, asyncio.Future[Any]] | None = None
     """The step that a dialog interrupted: it goes on when the dialog is answered."""
     unfinished: bool = False
-    """Handlers of the last step set timers that had not run when it answered."""
+    """True if handlers of the last step set timers that had not run when it answered."""
     _page_ahead: float = 0.0
-    """How far the page's clock is ahead of ours, in ms, as far as answers tell."""
+    """Milliseconds by which the page's clock is ahead of ours, as far as answers tell."""
     unreported: DomChanges | None = None
     """Changes of a step whose answer had no place for them."""
     _reported: DomChanges | None = None
     _cdp: CDPSession | None = None
     _stirred: asyncio.Future[None] | None = None
-    """Of the step under way: done when something interrupts it."""
+    """Future of the step under way: done when something interrupts it."""
 
     @property
     def url(self) -> str:
@@ -164,7 +164,7 @@ class Tab:
             await asyncio.wait((self.opening,), timeout=STOP_S)
 
     def locator(self, selector: str) -> Locator:
-        """CSS, one of Playwright's own selectors, `label=`, `placeholder=`, or a ref."""
+        """Return the locator of CSS, a Playwright selector, `label=`, `placeholder=`, or a ref."""
         ref = ref_of(selector)
         if ref:
             return self.page.get_by_ref(ref)
@@ -176,14 +176,14 @@ class Tab:
         self._cdp = cdp
 
     async def cdp(self) -> CDPSession | None:
-        """A DevTools session of our own, which only Chromium has. It is opened when it is needed:
-        each one that is open makes every document cost more."""
+        """Return a DevTools session of our own, which only Chromium has. It is opened when it is
+        needed: each one that is open makes every document cost more."""
         if self._cdp is None and self.target_id:
             self._cdp = await self.page.context.new_cdp_session(self.page)
         return self._cdp
 
     async def race[T](self, doing: Coroutine[Any, Any, T], step: Step) -> T:
-        """A step's value, unless something interrupts it.
+        """Return a step's value, unless something interrupts it.
 
         Raises:
             Interrupted: the step may still be under way in the browser; its end is not waited for.
@@ -213,8 +213,8 @@ class Tab:
 
     @contextmanager
     def title_asked_early(self) -> Iterator[Callable[[], Awaitable[str]]]:
-        """For a navigation: the title is asked for when the document is parsed, so that it is known
-        when it is loaded. What was asked long before is asked again."""
+        """Ask for the title of a navigation when the document is parsed, so that it is known when
+        that is loaded. What was asked long before is asked again."""
         asked: tuple[float, asyncio.Future[str]] | None = None
 
         def ask(_: object) -> None:
@@ -234,7 +234,7 @@ class Tab:
             self.page.remove_listener("domcontentloaded", ask)
 
     async def changes(self) -> DomChanges | None:
-        """What changed in the document since the last time, if the page can say."""
+        """Return what changed in the document since the last time, if the page can say."""
         if self.dialog is not None or self.crashed:
             return None
         moments = self.moments_in_page
@@ -315,12 +315,12 @@ class Tab:
 
     @property
     def moments_in_page(self) -> tuple[int, int]:
-        """When the last failure was told and when the newest step began, by the page's clock."""
+        """Times of the last reported failure and the newest step's start, by the page's clock."""
         ahead = self._page_ahead
         return int(self.failure_reported_at + ahead), int(self.step_began_at + ahead)
 
     def read_changes(self, said: Any, asked_at: float) -> DomChanges | None:
-        """Read what the page told of its changes when it was asked at a time."""
+        """Read what the page answered about its changes when it was asked at `asked_at`."""
         if not isinstance(said, dict):
             return None
         at = float(said["at"])
@@ -343,7 +343,7 @@ class Tab:
                 raise  # else it is navigating, or has gone
 
     def keep_changes(self, told: DomChanges | None) -> None:
-        """What a step that asked the page itself was told."""
+        """Keep the changes that a step has asked the page for itself."""
         self._reported = told
 
     def take_changes(self) -> DomChanges | None:
