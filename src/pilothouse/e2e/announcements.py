@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pilothouse.e2e.tab import Tab
 
 CERTAIN_S = 2.0
-"""Seconds to wait for what surely comes, mostly a fraction of it unless the machine is busy."""
+"""Seconds for what surely comes; it takes a fraction of this unless the machine is busy."""
 PERHAPS_S = 0.3
 """Seconds to wait for a document that may turn out to be a download."""
 LOOK_AGAIN_S = 0.02

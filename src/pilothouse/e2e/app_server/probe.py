@@ -135,7 +135,7 @@ async def _connected(
 
 
 def _any_certificate() -> ssl.SSLContext:
-    """Return settings for any certificate: dev servers sign their own; only the status is used."""
+    """Accept any certificate: a dev server signs for itself; only the status is taken from it."""
     import ssl
 
     context = ssl.create_default_context()

@@ -61,7 +61,7 @@ class BrowserLaunch:
     cdp: str = ""
     """`http://host:port` of a browser that runs already; nothing is launched then."""
     debug_port: bool = False
-    """True if Chromium is to have one, which every local user can open."""
+    """True if Chromium is to have a debugging port, which every local user can open."""
     folder: Path = Path()
     """Private folder; files for the start lie there meanwhile."""
 

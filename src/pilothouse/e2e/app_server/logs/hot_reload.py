@@ -37,9 +37,9 @@ class HotReload:
         self.error = ""
         """The compiler's message, while the newest edit does not compile."""
         self.needs_reload = False
-        """True once an error was mended in Next.js, whose document then keeps its old code."""
+        """True once an error of the document was mended in Next.js: its page keeps its old code."""
         self.connected_at: float = 0
-        """Time of the page's newest socket: an error from before is sent on it at once."""
+        """Time when the page's socket was last opened: an older error is sent on it at once."""
         self.refused_at: float = 0
         """Time of the server's last answer with an error of its own, as for broken modules."""
         self._updates = 0
