@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GUARD_S = 30.0
+PAUSE_S = 0.1
+"""Between two looks, which often go through every process of the machine."""
 
 # A dev server on both loopback addresses. The query says what it answers, and how it dies.
 APP = """\
@@ -156,7 +158,7 @@ def last_seen[T](look: Callable[[], T], done: Callable[[T], object], guard: floa
         seen = look()
         if done(seen) or time.monotonic() > deadline:
             return seen
-        time.sleep(0.02)
+        time.sleep(PAUSE_S)
 
 
 class Driver(RawStdio):
