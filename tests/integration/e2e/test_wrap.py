@@ -34,6 +34,7 @@ from pilothouse.machine.child import start_child
 from pilothouse.machine.held_folders import is_locked
 from pilothouse.machine.net.local_ports import free_port, is_taken
 from pilothouse.wiring.state_sweep import sweep
+from tests.support import forkserver
 from tests.support.apps import app_folder
 from tests.support.servers import environment
 from tests.support.until import wait_until
@@ -80,18 +81,25 @@ class Wrapped:
         self.temp.mkdir(exist_ok=True)
         own = {"PILOTHOUSE_HOME": str(base / "home"), "TMPDIR": str(self.temp)}
         self.env = environment(own)
+        self.has_run = False
 
     def run(self, *words: str, **env: str) -> Ran:
-        ran = subprocess.run(
-            [sys.executable, "-c", WRAP, *words],
-            cwd=self.folder,
-            env={**self.env, **env},
+        process = forkserver.start(
+            "pilothouse",
+            "wrap",
+            *words,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
             text=True,
-            timeout=GUARD_S,
+            env={**self.env, **env},
+            cwd=self.folder,
         )
-        return Ran(ran.returncode, ran.stdout, ran.stderr)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process.stdout as out, process.stderr as err:
+            # Of one line each: neither fills its pipe while the other is read.
+            ran = Ran(process.wait(GUARD_S), out.read(), err.read())
+        self.has_run = True
+        return ran
 
     def __call__(self, verb: str, command: tuple[str, ...] = COMMAND, **env: str) -> dict[str, Any]:
         ran = self.run("--", *command, verb, **env)
@@ -105,7 +113,8 @@ def wrapped(tmp_path: Path) -> Iterator[Wrapped]:
     with app_folder("node") as folder:
         wrapped = Wrapped(folder, tmp_path)
         yield wrapped
-        wrapped.run("--", *COMMAND, "--shutdown")
+        if wrapped.has_run:
+            wrapped.run("--", *COMMAND, "--shutdown")
 
 
 def page(url: str) -> str:
