@@ -42,12 +42,19 @@ def faults(shop: Driver) -> Driver:
     return shop
 
 
-@pytest.fixture
-def lone() -> Iterator[Driver]:
-    """A session that may be broken."""
-    with Driver() as running:
-        running.start()
+@pytest.fixture(scope="module")
+def breakable() -> Iterator[Driver]:
+    """A server whose sessions may be broken, and which tells all in its log."""
+    with Driver(env={"LOG_LEVEL": "debug"}) as running:
         yield running
+
+
+@pytest.fixture
+def lone(breakable: Driver) -> Iterator[Driver]:
+    """The one session of that server, started for the test and ended after it."""
+    breakable.start()
+    yield breakable
+    breakable.ask("endSession", sessionId=breakable.session_id)
 
 
 def until_title(shop: Agent, title: str) -> None:
@@ -212,27 +219,25 @@ def test_a_failure_is_told_soon_after_its_timeout(faults: Driver) -> None:
     assert time.monotonic() - began < GUARD_S
 
 
-def test_a_dossier_tells_what_changed_since_the_last_good_step() -> None:
-    with Driver(env={"LOG_LEVEL": "debug"}) as alone:
-        alone.start()
-        tab = alone.call("tabs")["tabs"][0]["id"]
-        other = alone.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
+def test_a_dossier_tells_what_changed_since_the_last_good_step(lone: Driver) -> None:
+    tab = lone.call("tabs")["tabs"][0]["id"]
+    other = lone.call("tabs", action="new", url="/second.html")["tabs"][-1]["id"]
 
-        def remembered() -> int:
-            """How often the state to compare with was taken, which is while the agent thinks."""
-            lines = [json.loads(line) for line in alone.log().splitlines() if line[:1] == "{"]
-            noted = [line["details"] for line in lines if line["event"] == "state_remembered"]
-            return sum(details["tab"] == tab for details in noted)
+    def remembered() -> int:
+        """How often the state to compare with was taken, which is while the agent thinks."""
+        lines = [json.loads(line) for line in lone.log().splitlines() if line[:1] == "{"]
+        noted = [line["details"] for line in lines if line["event"] == "state_remembered"]
+        return sum(details["tab"] == tab for details in noted)
 
-        def do_and_think(tool: str, **arguments: Any) -> None:
-            before = remembered()
-            alone.call(tool, **arguments, tabId=tab)
-            wait_until(lambda: remembered() > before)
+    def do_and_think(tool: str, **arguments: Any) -> None:
+        before = remembered()
+        lone.call(tool, **arguments, tabId=tab)
+        wait_until(lambda: remembered() > before)
 
-        do_and_think("navigate", url="/obstacles.html")
-        do_and_think("evaluate", script=SELLS_OUT)
-        alone.call("evaluate", script=BUYS, tabId=other)
-        error = fails_and_is_seen(alone, tabId=tab)
+    do_and_think("navigate", url="/obstacles.html")
+    do_and_think("evaluate", script=SELLS_OUT)
+    lone.call("evaluate", script=BUYS, tabId=other)
+    error = fails_and_is_seen(lone, tabId=tab)
     changed = [line.strip("+- ") for line in error["snapshotDiff"]]
     assert 'button "Buy"' in changed
     assert 'button "Sold out"' in changed
