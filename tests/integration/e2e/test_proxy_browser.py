@@ -18,6 +18,7 @@ import pytest
 from playwright.async_api import Error
 
 from pilothouse.core.net.url_policy import Policy, UrlError, canonical_host, target_of
+from pilothouse.e2e.browser.flags import feature_flag
 from tests.integration.e2e.browser_rig import CANARIES, STAND_IN, Simulated, open_world, visit
 from tests.integration.e2e.routes import (
     LEAVING,
@@ -86,9 +87,24 @@ intranet 127.example a..b 1.2.3.4.5 256.1.1.1 1.2.3.08 4294967296 foo.0x7f [::g]
 """.split()
 
 
+ONE_RENDERER = ("--disable-site-isolation-trials", "--renderer-process-limit=1")
+
+
 @pytest.fixture(scope="module")
 async def world() -> AsyncIterator[World]:
     async with open_world() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def one_renderer() -> AsyncIterator[World]:
+    """The same with one process for the pages of all sites, for tests that visit 200 of them.
+
+    Which process shows a page changes nothing about where its navigation goes, and to start one
+    costs more than the rest. All other tests have a process for each site, as users have.
+    """
+    flags = (f"{feature_flag()},IsolateOrigins,site-per-process", *ONE_RENDERER)
+    async with open_world(extra=flags) as opened:
         yield opened
 
 
@@ -138,7 +154,8 @@ async def test_the_browser_reaches_the_canary_when_the_policy_is_open(world: Wor
     assert not world.refused
 
 
-async def test_no_spelling_leads_a_navigation_to_a_canary(world: World) -> None:
+async def test_no_spelling_leads_a_navigation_to_a_canary(one_renderer: World) -> None:
+    world = one_renderer
     world.clear(Policy(own_origins=world.own_origins, allowed_hosts=()))
     reached = []
     async with world.context() as context:
@@ -250,7 +267,8 @@ GOOD = [*OWN, *NAMES, "localhost/?x=http://10.0.0.1/", "example.com/?url=http://
         "example.com/@127.0.0.1", "example.com?@127.0.0.1", "example.com#@127.0.0.1"]  # fmt: skip
 
 
-async def test_no_good_address_is_blocked(world: World) -> None:
+async def test_no_good_address_is_blocked(one_renderer: World) -> None:
+    world = one_renderer
     world.clear(Simulated(own_origins=world.own_origins))
     failed = []
     async with world.context() as context:
