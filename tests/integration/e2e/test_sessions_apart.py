@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp.client import Client
 
-from tests.support.forkserver import REAL_PROCESSES
 from tests.support.servers import http_server
 from tests.support.session_life import (
     Driver,
     bad,
-    descendants,
     good,
     is_browser,
     last_seen,
@@ -207,10 +205,7 @@ class Agent:
 def served() -> Iterator[tuple[Server, Place]]:
     with (
         open_place() as place,
-        # Its workers are looked for below it.
-        http_server(
-            "--profile", "full", module="pilothouse", env={**place.env, **REAL_PROCESSES}
-        ) as server,
+        http_server("--profile", "full", module="pilothouse", env=place.env) as server,
     ):
         yield server, place
 
@@ -284,10 +279,10 @@ async def test_an_agent_cannot_reach_the_browser_of_another(served: tuple[Server
 
 
 async def test_what_an_agent_started_ends_when_it_leaves(served: tuple[Server, Place]) -> None:
-    server, _ = served
+    _, place = served
 
     def browsers() -> list[int]:
-        return [one.pid for one in descendants(server.process.pid) if is_browser(one)]
+        return [one.pid for one in place.living() if is_browser(one)]
 
     async with agent(served) as stays:
         session = await stays.start()
