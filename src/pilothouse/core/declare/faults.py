@@ -44,7 +44,7 @@ class Fault(Exception):
     code: ClassVar[str] = ""
     """Lower-snake name; upper-snake in the CODE envelope."""
     capitals: ClassVar[str] = ""
-    """Its name in the CODE envelope, where a spec spells it otherwise."""
+    """Name in the CODE envelope, where a spec spells it otherwise."""
     number: ClassVar[int] = -32603
     """The JSON-RPC number in the NUMBER envelope."""
     status: ClassVar[int] = 500
@@ -56,9 +56,9 @@ class Fault(Exception):
         self.hint = hint
         self.details = details
         self.beside: dict[str, Any] = {}
-        """What stands beside `error` in the structured content, where a spec has it there."""
+        """Fields beside `error` in the structured content, where a spec has them there."""
         self.inline: dict[str, dict[str, str]] = {}
-        """What is added to parts of `beside` in the structured content alone, such as the bytes of
+        """Fields added to parts of `beside` in the structured content alone, such as the bytes of
         a picture: a model would pay for them in the text and read nothing."""
         self.blocks: tuple[Block, ...] = ()
         """Further content beside the text, such as a picture."""
@@ -66,7 +66,7 @@ class Fault(Exception):
     def render(
         self, envelope: Envelope, context: Mapping[str, object] | None = None
     ) -> dict[str, object]:
-        """The `error` object in the given form; `context` says which call failed and when."""
+        """Return the `error` object in this form; `context` says which call failed and when."""
         facts = {name: value for name, value in self.details.items() if value is not None}
         if envelope is Envelope.CODE:
             details = {**({"hint": self.hint} if self.hint else {}), **facts}

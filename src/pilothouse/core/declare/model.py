@@ -62,11 +62,11 @@ class Result(BaseModel):
     )
 
     def dump(self) -> dict[str, Any]:
-        """The structured content. A model whose spec shows nulls overrides this."""
+        """Return the structured content. A model whose spec shows nulls overrides this."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def tell(self, story: Story) -> None:
-        """The short text of a tool of our own; a spec's tool answers its JSON instead."""
+        """Write the short text of a tool of our own; a spec's tool answers its JSON instead."""
         story.quote("result", self.dump())
 
     def unread(self) -> frozenset[str]:
@@ -74,7 +74,7 @@ class Result(BaseModel):
         return frozenset()
 
     def blocks(self) -> tuple[Block, ...]:
-        """Further content beside the text, such as a screenshot."""
+        """Return further content beside the text, such as a screenshot."""
         return ()
 
 

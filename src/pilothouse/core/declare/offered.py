@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 type Line = str | Sequence[str]
-"""What is said; of several, the first that can be. `1. ` begins each step of a list."""
+"""A line, or alternatives of which the first that fits is used; `1. ` begins each list step."""
 
 _STEP = "1. "
 _CLAUSE = re.compile(r"; |, or |\. (?=[A-Z])")
@@ -28,7 +28,7 @@ class Words(str):
 
 
 def offered_text(lines: Iterable[Line], tools: Collection[str]) -> str:
-    """The lines that name only tools which are served, their steps numbered."""
+    """Return the lines that name only tools which are served, their steps numbered."""
 
     def sayable(line: str) -> bool:
         return isinstance(line, Words) or all(name in tools for name, _ in calls_in(line))
@@ -66,10 +66,10 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def calls_in(text: str) -> list[tuple[str, str]]:
-    """The tools that a text names, each with the arguments that it gives as JSON, or nothing."""
+    """Return the tools that a text names, each with its arguments as JSON, or an empty text."""
     return _CALL.findall(text)
 
 
 def is_offered(needs_one_of: Iterable[str], tools: Collection[str]) -> bool:
-    """Whether a prompt is any use where these tools are served."""
+    """Return whether a prompt is any use where these tools are served."""
     return any(tool in tools for tool in needs_one_of)

@@ -30,13 +30,13 @@ class Limit:
 
 
 def encode_cursor(position: dict[str, int]) -> str:
-    """A cursor as one opaque word that is safe in URLs and JSON."""
+    """Return a cursor as one opaque word that is safe in URLs and JSON."""
     packed = json.dumps(position, separators=(",", ":"), sort_keys=True).encode()
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def decode_cursor(text: str) -> dict[str, int]:
-    """Raises InvalidInput when the text is no cursor that `encode_cursor` made."""
+    """Return a cursor's position. Raises InvalidInput for a text that is no such cursor."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         position = json.loads(packed)
@@ -56,5 +56,5 @@ def decode_cursor(text: str) -> dict[str, int]:
 
 
 def estimated_tokens(text: str) -> int:
-    """What a text costs a model, by our rule of thumb: four characters a token."""
+    """Estimate what a text costs a model, by our rule of thumb: four characters a token."""
     return -(-len(text) // 4)

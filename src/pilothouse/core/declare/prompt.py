@@ -26,9 +26,9 @@ class Prompt:
     title: str
     description: str
     args: type[BaseModel]
-    """Texts, all of them: a user types them into a form."""
+    """Argument model whose fields are all texts: a user types them into a form."""
     needs_one_of: tuple[str, ...]
-    """Tools without any of which it is not offered."""
+    """Tools of which one must be served for the prompt to be offered."""
     lines: Callable[[Any], Iterable[Line]]
 
     @cached_property
@@ -37,7 +37,7 @@ class Prompt:
 
     @property
     def arguments(self) -> list[dict[str, Any]]:
-        """As `prompts/list` shows them."""
+        """The arguments as `prompts/list` shows them."""
         required = self.input_schema.get("required", [])
         return [
             {"name": name, "description": about["description"], "required": name in required}
@@ -48,12 +48,12 @@ class Prompt:
         return is_offered(self.needs_one_of, tools)
 
     def text(self, args: BaseModel, tools: Collection[str]) -> str:
-        """What it says where these tools are served."""
+        """Return what the prompt says where these tools are served."""
         return offered_text(self.lines(args), tools)
 
     def completions(self, argument: str, begun: str) -> list[str]:
-        """What a user may go on with, as far as that is a choice. Raises KeyError for a name that
-        is none of its arguments."""
+        """Return the choices of an argument that begin like this, none where it has no choices.
+        Raises KeyError for a name that is none of the prompt's arguments."""
         choices = self.input_schema.get("properties", {})[argument].get("enum", ())
         return [choice for choice in choices if choice.startswith(begun)]
 

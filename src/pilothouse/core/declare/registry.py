@@ -35,7 +35,7 @@ class Registry:
         resources: Iterable[Resource] = (),
         prompts: Iterable[Prompt] = (),
     ) -> Registry:
-        """Raises DuplicateName, because the second of two tools would silently win."""
+        """Index all by name. Raises DuplicateName: the second of two tools would silently win."""
         by_name: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in by_name:
@@ -71,7 +71,7 @@ class Registry:
         )
 
     def resource_for(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
-        """The resource that a URI names, with the values of its variables."""
+        """Return the resource that a URI names, with the values of its variables."""
         for resource in self.resources:
             values = resource.match(uri)
             if values is not None:

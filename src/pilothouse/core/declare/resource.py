@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """`uri` with no variable is a resource of its own, with `{variables}` a template."""
+    """A resource, or a template of resources where its `uri` has `{variables}`."""
 
     uri: str
     name: str
@@ -34,7 +34,7 @@ class Resource:
         return bool(self.pattern.groupindex)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables of a concrete URI, or None when it is not one of this resource."""
+        """Return the variables of a concrete URI, None when it is not one of this resource."""
         found = self.pattern.fullmatch(uri)
         return None if found is None else {k: unquote(v) for k, v in found.groupdict().items()}
 

@@ -14,18 +14,18 @@ _VALUES = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose value is data, not a schema."""
 _OBVIOUS = (("minLength", 1), ("minimum", 0), ("minimum", 1), ("maxItems", 200))
 _HIGH = 30_000
-"""An upper bound from which on nobody gets near it: of ports, of milliseconds that are waited."""
+"""Upper bounds from here on are not shown, as nobody gets near them: of ports, of wait times."""
 
 
 class _Plain(GenerateJsonSchema):
-    """An optional argument is one that may be left out, not one that may be null."""
+    """The generator of our schemas: an optional argument may be left out, but not be null."""
 
     def nullable_schema(self, schema: Any) -> dict[str, Any]:
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
         made = super().default_schema(schema)
-        # A switch that is off, an empty text and a zero are what everybody takes for granted.
+        # Everybody takes it for granted that a default is off, an empty text or a zero.
         if made.get("default", ...) in (None, False, 0, ""):
             del made["default"]
         return made
@@ -40,7 +40,7 @@ def output_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def without_the_obvious(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as a list of tools shows it, which each model reads at each start.
+    """Return the schema as a list of tools shows it, which each model reads at each start.
 
     That a text is not empty, a number not negative, a port no larger than ports are and a wait
     not endless, everybody takes for granted. Other calls are refused all the same, in words that
@@ -73,7 +73,7 @@ def _unrepeated(name: str, about: Any) -> Any:
 
 
 def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
-    """References put in place and the titles, which only repeat the names, taken out."""
+    """Put the referenced schemas in place and drop titles, which only repeat the names."""
     definitions: dict[str, Any] = schema.pop("$defs", {})
 
     def walk(node: Any, *, names: bool = False) -> Any:

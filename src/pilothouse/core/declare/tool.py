@@ -22,7 +22,7 @@ type Effect = Literal["read", "write", "destroy"]
 
 
 class Progress(Protocol):
-    """Port of long calls: tells the client how far the work is. Costs nothing if nobody asked."""
+    """The port of long calls that reports progress to the client; it costs nothing if unasked."""
 
     async def __call__(
         self, done: float, total: float | None = None, message: str = ""
@@ -31,15 +31,15 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What one spec gives the agent: the error form and answer form of its tools."""
+    """A group of tools of one spec, with their error form and answer form."""
 
     name: str
     summary: str
     envelope: Envelope
     camel: bool = False
-    """Tool names are camelCase (`start_session` is served as `startSession`)."""
+    """True where tool names are camelCase (`start_session` is served as `startSession`)."""
     own: bool = False
-    """Tools of our own answer short text with a fenced quote; a spec's tools answer JSON."""
+    """True for tools that answer short text with a fenced quote; a spec's tools answer JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Tool:
     examples: tuple[Example, ...]
     profile: Profile
     own: bool
-    """Answers short text with a fenced quote, whatever its group's spec has."""
+    """True where it answers short text with a fenced quote, whatever its group's spec has."""
     bare: str
     """Name of the result's one array that stands bare in the text (`""`: the whole object)."""
     ports: Mapping[str, type]
