@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 MAX_FAILURES = 10
 PER_SECONDS = 60.0
 MAX_KNOWN = 1_000
-"""Of how many of those who ask the wrong guesses are counted; the latest are."""
+"""Number of callers whose wrong guesses are counted; the latest are."""
 
 
 class Secret(Protocol):
-    """Where a secret is kept."""
+    """The place where a secret is kept."""
 
     def value(self) -> str:
-        """The secret, made if there is none.
+        """Return the secret, making one if there is none.
 
         Raises:
             OSError: it can neither be read nor written.
         """
 
     def renew(self) -> str:
-        """Another one; the present one is good for nothing from now on."""
+        """Make and return another secret; the present one is invalid from now on."""
 
 
 @dataclass(slots=True)
 class _Guesses:
-    """The latest wrong ones of somebody, and until when so many lock them out."""
+    """The latest wrong guesses of one caller, and until when so many lock it out."""
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_FAILURES))
     locked_until: float = 0.0
     lock_s: float = 0.0
-    """How long the last lock-out was, where they grow."""
+    """Seconds that the last lock-out took, where they grow."""
 
 
 class SecretCheck:
-    """Compares with a secret, and counts how often it was guessed wrongly.
+    """The check of what callers offer as a secret, which counts their wrong guesses.
 
     The secret is asked for at every check, so that a new one holds at once, in every process.
     """
@@ -57,7 +57,7 @@ class SecretCheck:
         shown_by: str,
         longest_lock_s: float = 0.0,
     ) -> None:
-        """`name` and `shown_by` (the command that prints it) are for whoever is refused.
+        """Take `name` and `shown_by` (the command that prints it) for the texts of refusals.
 
         Ten wrong in a minute lock out for the rest of it. With `longest_lock_s` it is a whole
         minute, and each wrong guess after that doubles it, up to so many seconds.
@@ -70,9 +70,9 @@ class SecretCheck:
         self._wrong: dict[str, _Guesses] = {}
 
     def check(self, given: object, who: str = "") -> bool:
-        """Whether this is the secret. Anything else is refused alike, and in the same time.
+        """Return whether this is the secret. Anything else is refused alike, in the same time.
 
-        Wrong ones are counted for each of those who ask, so that none locks out the others.
+        Wrong ones are counted for each caller by itself, so that none locks out the others.
 
         Raises:
             RateLimited: so many were wrong of late that none is looked at.
@@ -93,7 +93,7 @@ class SecretCheck:
         return right
 
     def wait(self, who: str = "") -> float:
-        """Seconds until a guess is looked at again; 0 when it is now."""
+        """Return the seconds until a guess is looked at again, 0 if it would be at once."""
         guesses = self._wrong.get(who)
         return 0.0 if guesses is None else max(0.0, guesses.locked_until - self._clock())
 

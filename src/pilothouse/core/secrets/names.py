@@ -62,7 +62,7 @@ def header_rule(name: str) -> HeaderRule:
 
 @lru_cache(maxsize=4096)
 def is_secret_key(key: str) -> bool:
-    """Whether a JSON key, form field or variable of this name holds a secret."""
+    """Tell whether a JSON key, form field or variable of this name holds a secret."""
     words = [word.lower() for word in _WORDS.findall(key)]
     if not words or words[-1] in _ABOUT_A_SECRET:
         return False
@@ -77,7 +77,7 @@ def is_secret_key(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_query_key(key: str) -> bool:
-    """In a query `code` and `key` are credentials; elsewhere they are error codes and keys."""
+    """Tell whether a query's key is secret; `code` and `key` are, no error codes and keys here."""
     key = unquote_plus(key)
     words = [word.lower() for word in _WORDS.findall(key)]
     is_signature = bool(words) and words[-1] in ("sig", "signature")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SHORTEST = 4
 """Characters; a shorter secret would black out half of every text."""
 _FEW = 64
-"""So many are sooner looked for one by one."""
+"""Number of secrets up to which it is quicker to look for them one by one."""
 
 
 class Needles(tuple[str, ...]):

@@ -12,14 +12,14 @@ from urllib.parse import quote, unquote, unquote_plus
 from pilothouse.core.secrets.shapes import MASK, Edit
 
 type State = Literal["any", "token", ""]
-"""Which value of a `state` is secret: any at all, one that looks like a token, or none."""
+"""Value of a `state` that is secret: any at all, one that looks like a token, or none."""
 
 _BESIDE = frozenset(
     "access_token client_id code error_description id_token iss redirect_uri response_type"
     " session_state".split()
 )
 _PERHAPS_BESIDE = frozenset({"error", "scope"})
-"""They stand beside the state of other things, too, as in `?scope=all&state=opened`."""
+"""Names that stand beside the state of other things, too, as in `?scope=all&state=opened`."""
 
 # A number, a word and a word with its number (`ERR_SSL_3`, `SKU12345`) have no letter behind a
 # digit. Of the random tokens hardly one has none: they are long, and in one piece or a few.
@@ -29,8 +29,8 @@ _SHORTEST = 8
 _STATE = re.compile(r"""state(?:\\*+["'])?\s?(?:[=:]|%3[Dd])""")
 # A query that is percent-encoded as a whole, a value in quotes, or one without. JSON stays valid:
 # behind a key in quotes and a colon, a value without them would be a number; behind a quote that
-# closes a string comes none of what a value begins with. What stands before a name is looked at
-# behind it: a search for what begins with letters is quicker.
+# closes a string comes none of what a value begins with. The text before a name is checked once
+# the name was matched: a search for a pattern that begins with letters is quicker.
 _FIELD = re.compile(
     r"""
     (?P<key>code|state)
@@ -60,7 +60,7 @@ def state_beside(keys: Iterable[str]) -> State:
 
 
 def is_state(key: str) -> bool:
-    """Tell whether a pair is of the name that is OAuth's only in company."""
+    """Tell whether a key is `state`, which is OAuth's only beside other keys of OAuth's."""
     return unquote_plus(key).lower() == "state"
 
 

@@ -29,7 +29,7 @@ _NO_LETTERS = bytes(byte for byte in range(128) if chr(byte) not in string.ascii
 _URL_WITH_VALUES = r"""://[^\s"'<>\\]*[@=]"""
 # In a path and in a form there are keys that are secret only there, such as `code`.
 _PAIR = r"""(?:[?&]|\\u0026)[^\s"'<>\\=&]*="""
-# Both are secret in a line that has them, see `secret_oauth`.
+# Both are secret in a line that has them, see `secrets/oauth.py`.
 # In JSON the white space between a name and its value is an escape.
 _STATE = r"""state(?:\\*["'])?(?:\s|\\[tnrfv])?(?:[=:]|%3D)"""
 _OAUTH = f"code.*{_STATE}|{_STATE}.*code"
@@ -45,12 +45,12 @@ def _patterns() -> tuple[Any, Any]:
 
 
 def might_hold_secret(text: bytes) -> bool:
-    """Whether a text, or the JSON of a value, has to be read closely."""
+    """Tell whether a text, or the JSON of a value, has to be read closely."""
     return _might_name_secret(text) or _patterns()[1].search(text) is not None
 
 
 def which_might_hold_secrets(texts: Sequence[bytes]) -> list[bool]:
-    """The same for each of many texts, in most cases with one search over all of them."""
+    """Tell which texts have to be read closely, mostly with one search for shapes over all."""
     shapes = _patterns()[1]
     if shapes.search(b"\n".join(texts)) is None:
         return [_might_name_secret(text) for text in texts]

@@ -15,7 +15,7 @@ _ANY_KEY = re.compile(r"""(?<![^=&;?/:#\s"<>\\])[^=&;?/:#\s"<>\\]++(?==)""")
 """A word before an equals sign, marked as a pair or not; only where a word begins, so that no
 character is looked at twice."""
 _NESTED = ("%3D", "%3d", "%40", r"\u", r"\b")
-"""What stands where a pair is spelled in another way, or holds a URL of its own."""
+"""Marks of a pair that is spelled in another way, or holds a URL of its own."""
 _ESCAPES = frozenset("fnrt")
 """Letters that behind a backslash are white space in JSON, and so no part of a key."""
 _REST = re.compile(r"""(?:[^\s"'<>\\]++|\\u0026)*+""")

@@ -119,7 +119,7 @@ def _edited(text: str, matches: Iterable[re.Match[str]], edit: _Editor) -> str:
 
 
 def _spots(text: str) -> list[int]:
-    """Where hints stand, in order."""
+    """Return where hints stand, in order."""
     spots: list[int] = []
     # The dotted capital I is the one letter whose lower case is longer.
     lower = text.replace("\u0130", "I").lower()
@@ -132,7 +132,7 @@ def _spots(text: str) -> list[int]:
 
 
 def _names_in(text: str) -> Iterator[re.Match[str]]:
-    """Names before the start of their values, each stretch of text around hints read once."""
+    """Yield the names before values, reading each stretch of text around hints once."""
     start = end = 0
     for spot in _spots(text):
         if spot - _NEAR > end:
@@ -154,7 +154,7 @@ def _is_json(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Redactor:
-    """Masks secrets. `learn` gives a new one that knows one more, `teach` changes this one."""
+    """A masker of secrets. `learn` returns one that knows more, `teach` changes this one."""
 
     patterns: Sequence[Pattern] = ()
     reveal: bool = False
@@ -203,13 +203,13 @@ class Redactor:
     def headers(
         self, headers: Mapping[str, str] | Sequence[tuple[str, str]]
     ) -> dict[str, str] | list[tuple[str, str]]:
-        """The same headers in the same order, with what is secret in them masked."""
+        """Return the same headers in the same order, with the secrets in them masked."""
         if isinstance(headers, Mapping):
             return {name: self.header(name, value) for name, value in headers.items()}
         return [(name, self.header(name, value)) for name, value in headers]
 
     def header(self, name: str, value: str) -> str:
-        """One header's value; scheme, cookie names and cookie attributes stay readable."""
+        """Mask a header's value; scheme, cookie names and cookie attributes stay readable."""
         if self.reveal or not value:
             return value
         match header_rule(name):
@@ -231,11 +231,11 @@ class Redactor:
                 return MASK
 
     def url(self, url: str) -> str:
-        """The URL with its password and the secret values of query and fragment masked."""
+        """Return the URL with its password and secret values of query and fragment masked."""
         return url if self.reveal else self._url_parts(mask_shapes(self._taught(url)))
 
     def text(self, text: str, content_type: str = "") -> str:
-        """Bodies, log lines, console messages: JSON stays valid, and all else as it was."""
+        """Mask a body, log line or console message; JSON stays valid, all else as it was."""
         if self.reveal or not text:
             return text
         text = self._taught(text)
@@ -245,14 +245,14 @@ class Redactor:
         return self._read(text, _DEEPEST_JSON, is_code="javascript" in content_type)
 
     def value(self, value: object, keep: frozenset[str] = frozenset()) -> object:
-        """Dicts, lists, tuples, strings and bytes, all the way down; other things as they are.
+        """Mask dicts, lists, tuples, strings and bytes, all the way down, and nothing else.
 
         `keep` names keys that hold no secret here, such as `sessionId` in Pilothouse's own logs.
         """
         return value if self.reveal else self._value(value, keep, _DEEPEST)
 
     def texts(self, value: Any) -> Any:
-        """Every text in a value masked by what it is, not by the key that it stands under:
+        """Mask every text in a value by what it is, not by the key that it stands under:
         `sessionId` is no secret in an error. What is neither text nor number becomes text."""
         if isinstance(value, dict):
             return {key: self.texts(inner) for key, inner in value.items()}
@@ -261,8 +261,8 @@ class Redactor:
         return value if isinstance(value, int | float | None) else self.text(str(value))
 
     def suspects(self, packed: Sequence[bytes]) -> list[bool]:
-        """In which of these, the JSON of values, a quick look finds that there may be something to
-        mask."""
+        """Tell by a quick look for each of these, the JSON of values, whether there may be
+        something to mask."""
         if self.reveal or self._is_taught:
             return [not self.reveal] * len(packed)
         return which_might_hold_secrets(packed)
@@ -272,7 +272,7 @@ class Redactor:
         return bool(self.patterns or self._needles or self._short)
 
     def taught_in(self, text: str) -> bool:
-        """Whether something that it was taught might stand in a text; False is certain."""
+        """Tell whether a taught secret or a pattern might be in a text; False is certain."""
         return bool(self.patterns or self._short) or any(self._needles.found_in(text))
 
     def _taught(self, text: str) -> str:
@@ -373,7 +373,7 @@ class Redactor:
         return _edited(text, _NAME.finditer(text) if self._short else _names_in(text), edit)
 
     def _read_json(self, text: str, spots: list[int], depth: int) -> str:
-        """Each string is read on its own, so that no mask reaches beyond its quotes."""
+        """Mask each string on its own, so that no mask reaches beyond its quotes."""
 
         def masked(token: re.Match[str]) -> Edit | None:
             spot = bisect_left(spots, token.start())
@@ -393,7 +393,7 @@ class Redactor:
         return _edited(text, _JSON_STRING.finditer(text), masked)
 
     def _mask_value(self, name: re.Match[str]) -> Edit | None:
-        """The value after a quoted key, a header's name, a bare key or a scheme."""
+        """Mask the value after a quoted key, a header's name, a bare key or a scheme."""
         text, start = name.string, name.end()
         if name["quoted"]:
             return self._mask_quoted(name)
@@ -407,7 +407,7 @@ class Redactor:
         return mask_bare(name["bare"] or header, name["sign"] or ":", text, start)
 
     def _mask_quoted(self, name: re.Match[str]) -> Edit | None:
-        """JSON, also inside a JSON string, and the literals of Python and JavaScript."""
+        """Mask a string in JSON, also in a JSON string, or a Python or JavaScript literal."""
         key, mark, text, start = name["quoted"], name["mark"], name.string, name.end()
         if key and (change := mask_under(key, text, start, mark)):
             return change
@@ -497,7 +497,7 @@ def _mask_authority(match: re.Match[str]) -> str:
 
 
 def _mask_leaves(value: object, depth: int, numbers: bool) -> object:
-    """Everything below a secret key, keeping the structure; flags and nulls tell nothing."""
+    """Mask all below a secret key but its structure; flags and nulls tell nothing, and stay."""
     match value:
         case None | bool() | "":
             return value

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 MASK = "[redacted]"
 
 type Edit = tuple[int, int, str]
-"""Where a text is changed, and to what."""
+"""A change of a text: its start, its end, and what stands there instead."""
 
 _TOKEN = re.compile(r"[\w.~+/%-]{4,}+=*+", re.ASCII)
 

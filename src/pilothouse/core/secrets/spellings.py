@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 _SHORTEST_BASE64 = 8
-"""Fewer characters of base64 could stand in any text by chance."""
+"""Least characters of base64 to look for: fewer could stand in any text by chance."""
 
 
 def spellings(secret: str) -> set[str]:

@@ -20,7 +20,7 @@ _VALUED = re.compile(r"""(\b(?:value|content)\s?=\s?)("[^"]++|'[^']++|[^"'\s>]++
 
 
 def string_end(text: str, start: int, quote_mark: str) -> tuple[int, int]:
-    """Where the string ends that begins at `start`, without and with its closing quote.
+    """Find where the string ends that begins at `start`, without and with its closing quote.
 
     With k backslashes before its quotes (0, or 1 or 3 inside other strings) an escaped backslash
     is 2(k+1) of them, so a quote closes the string if the backslashes before it are k modulo that.
@@ -71,7 +71,7 @@ def _mask_container(text: str, start: int, quote_mark: str) -> Edit:
 
 
 def mask_bare(key: str, sign: str, text: str, start: int) -> Edit | None:
-    """`DB_PASSWORD=...`, `token: "..."`: keys without quotes, as in logs, YAML and code."""
+    """Mask the value in `DB_PASSWORD=...`, `token: "..."`: unquoted keys of logs, YAML, code."""
     if not is_secret_key(key):
         return None
     if OPENING_QUOTE.match(text, start):
