@@ -15,11 +15,11 @@ FIRST_OWN_ID = 1_000_000_000
 END = b"\0"
 _KEY = b',"sessionId":'
 _LONGEST = 80
-"""Of a session's id with its key; Chromium's have 32 characters."""
+"""Bytes of a session's id with its key, at most; Chromium's ids have 32 characters."""
 
 
 class Cutter:
-    """Cuts bytes into messages."""
+    """A splitter of bytes into messages."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -46,7 +46,7 @@ class Cutter:
 
 
 class MessageRoutes:
-    """Decides for each of a browser's messages whether it is the second client's.
+    """The routes of a browser's messages: for each, whether it is the second client's.
 
     Chromium writes the method or the id first and the session last, which is read without parsing
     a message that may be megabytes long. What is written in another way is parsed.

@@ -1,7 +1,7 @@
 """HTTP/1 heads and bodies, as values, without IO.
 
 Requests are read strictly, because one that can be understood in two ways can hide another.
-Of servers' answers only what says where they end is.
+Of servers' answers only the part that says where they end is read so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Counted:
         return not self.left
 
     def take(self, data: bytes) -> bytes:
-        """What of `data` belongs to the body."""
+        """Return the part of `data` that belongs to the body."""
         taken = data[: self.left]
         self.left -= len(taken)
         return taken
@@ -54,7 +54,7 @@ class Endless:
     ended = False
 
     def take(self, data: bytes) -> bytes:
-        """All of it."""
+        """Return all of it."""
         return data
 
 
@@ -65,7 +65,7 @@ class Chunked:
     """A chunked body, passed on as it came once each size and line has been checked."""
 
     def __init__(self, payload: bytearray | None = None) -> None:
-        """`payload` is where the content goes, if anybody wants it without its framing."""
+        """Add the content without its framing to `payload`, if anybody wants it."""
         self._left = 0
         self._line = bytearray()
         self._line_ended: Callable[[bytes], None] | None = self._size
@@ -78,11 +78,11 @@ class Chunked:
 
     @property
     def between_chunks(self) -> bool:
-        """Whether another chunk, or the last one, could stand here."""
+        """Tell whether another chunk, or the last one, could stand here."""
         return not self._left and not self._line and self._line_ended == self._size
 
     def take(self, data: bytes) -> bytes:
-        """What of `data` belongs to the body. BadMessage at the first line out of place."""
+        """Return the body's part of `data`. Raises BadMessage at the first line out of place."""
         at = 0
         while at < len(data) and self._line_ended is not None:
             if self._left:
@@ -132,7 +132,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def chunk(data: bytes) -> bytes:
-    """`data`, which must not be empty, as one chunk."""
+    """Return `data`, which must not be empty, as one chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -150,16 +150,16 @@ class RequestHead:
     method: str
     target: str
     minor: str
-    """Of the version: HTTP/1.0 or 1.1."""
+    """Minor number of the version: HTTP/1.0 or 1.1."""
     fields: Fields
-    """As they were written, in their order."""
+    """Headers as they were written, in their order."""
     values: dict[str, list[str]]
-    """By lower-case name."""
+    """Values of the headers by lower-case name."""
     body: Body | None
-    """How the body is framed; None: there is none."""
+    """Framing of the body, None without a body."""
 
     def one(self, name: str) -> str | None:
-        """A header that may stand once alone. BadMessage when there are more of it."""
+        """Return a header that may be there only once. Raises BadMessage for more of it."""
         found = self.values.get(name)
         if found is None:
             return None
@@ -168,12 +168,12 @@ class RequestHead:
         return found[0]
 
     def tokens(self, name: str) -> set[str]:
-        """The words of a list, in lower case."""
+        """Return the words of a header that is a list, in lower case."""
         return tokens(self.values.get(name, ()))
 
     @property
     def stays_open(self) -> bool:
-        """Whether the client may send another request on this connection."""
+        """Tell whether the client may send another request on this connection."""
         return self.minor == "1" and "close" not in self.tokens("connection")
 
 
@@ -197,7 +197,7 @@ def parse_request_head(head: bytes) -> RequestHead:
 
 
 def parse_fields(lines: Iterable[str]) -> tuple[Fields, dict[str, list[str]]]:
-    """Headers as they were written, and their values by lower-case name.
+    """Return headers as they were written, and their values by lower-case name.
 
     Raises:
         BadMessage: a line is no header; one that is folded onto another is none either.
@@ -239,7 +239,7 @@ def _framing(values: dict[str, list[str]], minor: str) -> Body | None:
 
 
 def upgrades(head: RequestHead) -> bool:
-    """Whether the client wants to change to WebSocket."""
+    """Tell whether the client wants to change to WebSocket."""
     # No other protocol: one such as h2c could carry requests that nobody judged.
     wanted = head.tokens("upgrade") == {"websocket"} and "upgrade" in head.tokens("connection")
     return wanted and head.body is None
@@ -262,7 +262,7 @@ SAYS_THE_LENGTH = frozenset({"content-length", "transfer-encoding"})
 
 
 def kept(fields: Fields, values: dict[str, list[str]], dropped: Collection[str]) -> Fields:
-    """The headers for the next hop, without those of this one and the `dropped`."""
+    """Return the headers for the next hop, without those of this one and the `dropped`."""
     # Connection may name any header to be dropped, but not what says where a request ends.
     named = tokens(values.get("connection", ())) - SAYS_THE_LENGTH
     without = HOP_BY_HOP.union(named, dropped)
@@ -270,7 +270,7 @@ def kept(fields: Fields, values: dict[str, list[str]], dropped: Collection[str])
 
 
 def write_head(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
-    """A head with the empty line that ends it."""
+    """Return a head with the empty line that ends it."""
     lines = [first, *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1")
 
@@ -278,7 +278,7 @@ def write_head(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
 # Answers
 
 HEAD_END = re.compile(rb"\r?\n\r?\n")
-"""Where a server's head ends."""
+"""End of a server's head."""
 STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?![0-9])")
 _ANSWER_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
 _NO_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -295,11 +295,11 @@ class AnswerHead:
     values: dict[str, list[str]]
 
     def first(self, name: str) -> str:
-        """A header's value, or an empty text."""
+        """Return a header's first value, or an empty text."""
         return self.values.get(name, [""])[0]
 
     def body(self, method: str) -> Body:
-        """How the body of this answer to such a request is framed.
+        """Return how the body of this answer to such a request is framed.
 
         Raises:
             BadMessage: that could be understood in two ways.

@@ -18,17 +18,17 @@ INVALID_REQUEST = -32600
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 128
 MAX_VALUES = 50_000
-"""Empty objects and lists count twice. It is values that take time to read, not bytes: 4 MB of
-objects would keep everybody waiting for most of a second."""
+"""Most values of a message; empty objects and lists count twice. Values take time to read, not
+bytes: 4 MB of objects would keep everybody waiting for most of a second."""
 MAX_ID = 2**53
 """Beyond this, clients in JavaScript cannot tell two ids apart."""
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
-"""Where a character that is written in two halves may lack one: it could not be written again."""
+"""Half of a character that is written in two; without the other it could not be written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message is not taken; answered with `response`."""
+    """A reason why a message is not accepted; it is answered with `response`."""
 
     code: int
     message: str
@@ -68,7 +68,7 @@ def _finite(text: str) -> float:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite
 )
-"""Made once: `json.loads` with hooks makes one for every message, which costs more than reading."""
+"""Decoder made once: `json.loads` with hooks makes one a message, which costs more than reading."""
 
 
 def refuse_kind(content_type: str | None) -> Refusal | None:
@@ -84,7 +84,7 @@ def refuse_kind(content_type: str | None) -> Refusal | None:
 
 
 def parse(raw: bytes) -> dict[str, Any] | Refusal:
-    """One message, or the reason why it is none."""
+    """Parse one message; return the reason where it is none."""
     if len(raw) > MAX_BYTES:
         return Refusal(INVALID_REQUEST, f"message is larger than {MAX_BYTES} bytes")
     if _has_more_values(raw, MAX_VALUES):

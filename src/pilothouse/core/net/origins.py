@@ -22,7 +22,7 @@ _DEFAULT_PORT = {"http": ":80", "https": ":443"}
 
 
 def _site(scheme: str, authority: str) -> tuple[str, str]:
-    """Scheme and authority in one spelling: lower case, without the scheme's own port."""
+    """Return scheme and authority in one spelling: lower case, without the scheme's own port."""
     scheme = scheme.lower()
     return scheme, authority.lower().removesuffix(_DEFAULT_PORT.get(scheme, ""))
 
@@ -33,7 +33,7 @@ def _parsed(origin: str) -> tuple[str, str] | None:
 
 
 class OriginPolicy:
-    """Judges the Host and Origin headers of one server."""
+    """The rules for the Host and Origin headers of one server."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class OriginPolicy:
         )
 
     def admits_origin(self, origin: str | None, host: str) -> bool:
-        """No Origin is fine: then it is no browser's cross-site request."""
+        """Tell whether an Origin is fine; None is, as it is no browser's cross-site request."""
         if origin is None:
             return True
         site = _parsed(origin)

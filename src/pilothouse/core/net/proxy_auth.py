@@ -6,11 +6,11 @@ from base64 import b64decode, b64encode
 HEADER = "Proxy-Authorization"
 CHALLENGE = ("Proxy-Authenticate", 'Basic realm="pilothouse"')
 USER = "pilothouse"
-"""Of our own browsers; any other name is as good."""
+"""User name of our own browsers; any other name is as good."""
 
 
 _OWN = ("Basic " + b64encode(f"{USER}:".encode()).decode()[:14]).encode()
-"""How each of `credentials` begins; what follows may depend on the secret."""
+"""Beginning of all that `credentials` returns; what follows may depend on the secret."""
 
 
 def is_own(name: bytes, value: bytes) -> bool:

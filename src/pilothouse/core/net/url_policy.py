@@ -33,11 +33,11 @@ class Host:
 
     name: str
     address: Address | None = None
-    """Set when the host is an address rather than a name."""
+    """Address that the host is; None where it is a name."""
 
     @property
     def is_localhost(self) -> bool:
-        """Whether the spelling itself says "this machine", without asking a resolver."""
+        """Tell whether the spelling itself says "this machine", without asking a resolver."""
         if self.address is not None:
             return kind_of(self.address) == "loopback"
         return self.name == "localhost" or self.name.endswith(".localhost")
@@ -57,7 +57,7 @@ _IGNORED = dict.fromkeys(
         *(0xFFA0, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)),
     ]
 )
-# What browsers fold otherwise than Unicode's compatibility forms.
+# Letters that browsers fold otherwise than Unicode's compatibility forms.
 _OWN_LETTERS = str.maketrans(
     {
         "\u1e9e": "ß",
@@ -67,7 +67,7 @@ _OWN_LETTERS = str.maketrans(
 
 
 def canonical_host(text: str) -> Host:
-    """The host a browser would go to; userinfo before an `@` is dropped, a port is an error."""
+    """Return the host a browser goes to; userinfo before an `@` is dropped, a port is an error."""
     text = text.translate(_TABS_AND_NEWLINES).strip(_CONTROLS_AND_SPACE).rpartition("@")[2]
     if text.startswith("[") or text.count(":") > 1:
         return _ipv6_host(text)
@@ -95,7 +95,7 @@ def _ipv6_host(text: str) -> Host:
 
 
 def _ascii_name(text: str) -> str:
-    """UTS 46 as far as safety needs it: the same folding, and refusal where that is unsure."""
+    """Apply UTS 46 as far as safety needs it: the same folding, refusing where that is unsure."""
     if not text.isascii():
         if "\ufe61" in text or "\uff0a" in text:
             raise UrlError(f"{_shown(text)} has an asterisk, which no host name may have")
@@ -130,7 +130,7 @@ def _ends_in_a_number(name: str) -> bool:
 
 
 def _ipv4_of(name: str) -> IPv4Address:
-    """Up to four numbers, each decimal, octal or hexadecimal; the last fills what is left."""
+    """Read up to four numbers, each decimal, octal or hexadecimal; the last fills what is left."""
     try:
         *firsts, last = [_ipv4_number(part) for part in name.split(".")]
         if len(firsts) > 3 or max(firsts, default=0) > 255 or last >= 256 ** (4 - len(firsts)):
@@ -190,7 +190,7 @@ _V4_IN_LOW_BITS = tuple(map(IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::
 
 
 def kind_of(address: Address) -> Kind:
-    """What sort of place an address is; IPv4 inside IPv6 is judged as the IPv4 it leads to."""
+    """Return what sort of place an address is; IPv4 in IPv6 is judged as the IPv4 it leads to."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _V4_KINDS if address in network), "public")
     if address.ipv4_mapped is not None:
@@ -215,7 +215,7 @@ def _tunnelled(address: IPv6Address) -> Iterable[IPv4Address]:
 
 
 def _is_this_machine(address: Address) -> bool:
-    """Loopback, or "any address", which Linux connects to loopback as well."""
+    """Tell whether it is loopback, or "any address", which Linux connects to loopback as well."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return kind_of(address) == "loopback" or int(address) >> (address.max_prefixlen - 8) == 0
@@ -238,12 +238,12 @@ _HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?")
 
 
 def cleaned_url(url: str) -> str:
-    """What a browser reads: without blanks around it, and without tabs and newlines."""
+    """Return what a browser reads: without blanks around it, and without tabs and newlines."""
     return url.strip(_CONTROLS_AND_SPACE).translate(_TABS_AND_NEWLINES)
 
 
 def scheme_of(cleaned: str) -> str:
-    """The scheme of a cleaned URL in lower case; empty for none."""
+    """Return the scheme of a cleaned URL in lower case; empty for none."""
     match = _SCHEME.match(cleaned)
     return match[1].lower() if match else ""
 
@@ -260,7 +260,7 @@ def target_of(url: str) -> UrlTarget:
 
 
 def origin_of(url: str) -> Origin:
-    """The (scheme, host, port) of a URL, in the form `Policy.own_origins` takes."""
+    """Return the (scheme, host, port) of a URL, in the form `Policy.own_origins` takes."""
     target = target_of(url)
     return _origin(target.scheme, target.host, target.port)
 
@@ -283,7 +283,7 @@ def _split_port(text: str) -> tuple[str, int | None]:
 
 
 def _shown(text: str) -> str:
-    """Outside text for a message: cut, and with control characters made visible."""
+    """Return outside text for a message: cut, and with control characters made visible."""
     return ascii(text if len(text) <= 80 else text[:77] + "...")
 
 
@@ -298,14 +298,14 @@ class Verdict:
     rule: str
     reason: str
     needs_resolution: bool = False
-    """Allowed so far: the address the name resolves to has yet to pass `check_address`."""
+    """True if allowed so far: the address of the name has yet to pass `check_address`."""
 
 
 class _HostPattern(NamedTuple):
     host: Host
     port: int | None
     below: bool
-    """`*.suffix`: names below the suffix, not the suffix itself."""
+    """True for `*.suffix`: names below the suffix, not the suffix itself."""
 
     def matches(self, host: Host, port: int) -> bool:
         if self.port not in (None, port):
@@ -359,12 +359,12 @@ _KIND_IN_WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """Where one session's browser may go. The order of the rules is the order in `_judge`."""
+    """The rules of where one session's browser may go; their order is that in `_judge`."""
 
     own_origins: frozenset[Origin] = frozenset()
     """The session's own servers; always open, so nobody else's port may stand here."""
     own_addresses: Mapping[str, tuple[Address, ...]] = field(default_factory=dict, hash=False)
-    """Where the names of own origins led when they were judged. An own name that leads elsewhere
+    """Addresses of own origins' names when they were judged. An own name that leads elsewhere
     by now is judged like anybody's; this machine's own names need no entry."""
     allowed_hosts: tuple[str, ...] | None = None
     """`ALLOWED_HOSTS`; None is unset, empty is "own origins only"."""
@@ -469,7 +469,7 @@ class Policy:
 
 
 def loopback_only(host: str, addresses: Iterable[Address]) -> Verdict:
-    """For a debugging port: every address the host resolved to must be this machine's own."""
+    """Judge a debugging port's host: every address it resolved to must be this machine's own."""
     resolved = tuple(addresses)
     shown = _shown(host)
     if not resolved:
