@@ -19,7 +19,7 @@ class Pausable(Protocol):
 
 
 class CallPriority:
-    """Who has to wait for calls in this process."""
+    """The sources in this process that have to wait for calls."""
 
     def __init__(self) -> None:
         self._sources: set[Pausable] = set()
@@ -31,7 +31,7 @@ class CallPriority:
         self._sources.discard(source)
 
     def asked(self) -> None:
-        """A call has come."""
+        """Hold the sources, because a call has come."""
         for source in self._sources:
             source.hold()
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 ALL = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
 ALL_FAMILY = "LC_"
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Where our own Python may have to find its libraries; a session's browser is started by it."""
+"""Variables for where our own Python may find its libraries; it starts a session's browser."""
 SCREEN = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY")
-"""For a window. The last names the file without which an X server lets nobody in."""
+"""Variables for a window. The last names the file without which an X server lets nobody in."""
 DESKTOP = ("XDG_CURRENT_DESKTOP", "GTK_IM_MODULE", "XMODIFIERS")
-"""For a window in which a person types."""
+"""Variables for a window in which a person types."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NPM_ADDRESSES = ("https_proxy", "proxy", "registry")
 NPM_OTHERS = (
@@ -35,7 +35,7 @@ OWN = (
     *("PYTHONUSERBASE", "PYTHONWARNINGS", "PYTHONDEVMODE"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "PLAYWRIGHT_NODEJS_PATH"),
 )
-"""For our own code alone: its folders, its modules, whom it trusts, the Node.js of its driver."""
+"""Variables for our own code alone: its folders, modules, trusted CAs, its driver's Node.js."""
 
 
 def _spellings(prefix: str, names: Iterable[str]) -> frozenset[str]:
@@ -83,7 +83,7 @@ def without_own_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a variable is nobody else's than ours."""
+    """Tell whether a variable is ours and nobody else's."""
     return "PILOTHOUSE" in name.upper() or name.upper() in _OWN_SECRETS
 
 

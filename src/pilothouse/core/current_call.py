@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class CurrentCall:
-    """What is known of a call that runs."""
+    """The facts known of a call that runs."""
 
     session_id: str = ""
     """The e2e session that it is about, also where the call does not name it."""

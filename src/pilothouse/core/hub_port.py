@@ -23,17 +23,17 @@ class HubLost(Exception):
 
 
 class HubPort(Protocol):
-    """The hub as one worker reaches it. What is asked for is named `service.method`."""
+    """The hub as one worker reaches it. A method of a service is named `service.method`."""
 
     session: str
     """The hub's name for the agent that this worker serves: every worker of that agent has it."""
 
     @property
     def lost(self) -> HubLost | None:
-        """Why the hub cannot be asked; None while it can."""
+        """The reason why the hub cannot be asked; None while it can."""
 
     async def call(self, do: str, /, **given: Any) -> Any:
-        """What the service answers.
+        """Return what the service answers.
 
         Raises:
             Fault: as the service raised it.
@@ -41,17 +41,17 @@ class HubPort(Protocol):
         """
 
     def hold(self, do: str, /, **given: Any) -> AbstractAsyncContextManager[Any]:
-        """What the service lends until the block ends; the hub takes it back when we die.
+        """Hold what the service lends until the block ends; the hub takes it back when we die.
 
         Raises:
             Fault, HubLost: as `call` does, when it is entered.
         """
 
     def tell(self, do: str, /, **given: Any) -> None:
-        """Say something that needs no answer; to a lost hub nothing is said."""
+        """Send something that needs no answer; to a lost hub nothing is sent."""
 
     def listen(
         self, service: str, hear: Callable[[str, dict[str, Any]], None]
     ) -> Callable[[], None]:
-        """Be told what happens there, by its name and details, until the returned function is
-        called."""
+        """Call `hear` with the name and details of what happens there, until the returned
+        function is called."""

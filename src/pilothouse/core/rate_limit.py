@@ -11,7 +11,7 @@ _LONGEST_PLAIN_KEY = 64
 
 
 class RateLimit:
-    """At most `limit` admissions per key in any `per_seconds`, whatever the phase.
+    """A limit to `limit` admissions per key in any `per_seconds`, whatever the phase.
 
     The window is a log of admissions, not a bucket: the call that would exceed it passes again at
     the very moment the oldest admission leaves. Refused calls do not count against the key.
@@ -41,7 +41,7 @@ class RateLimit:
         return len(self._seen_once) + len(self._counted)
 
     def admit(self, key: str) -> float:
-        """0.0 when admitted, which is then counted; else the seconds after which it will be."""
+        """Return 0.0 when admitted, which is then counted; else the seconds until it will be."""
         # A clock that steps back must not bring admissions back into the window.
         now = self._now = max(self._now, self._clock())
         self._forget_idle(now)
@@ -72,7 +72,7 @@ class RateLimit:
             self._counted[name] = leaves
 
     def _forget_idle(self, now: float) -> None:
-        """Two per call, so that a table grown by a flood shrinks faster than it can grow."""
+        """Forget up to two of each table: grown by a flood, it shrinks faster than it can grow."""
         for _ in range(2):
             if self._seen_once and next(iter(self._seen_once.values())) <= now:
                 self._seen_once.popitem(last=False)
@@ -85,7 +85,7 @@ def _digest(key: str) -> bytes:
 
 
 def _wait(now: float, until: float) -> float:
-    """The least wait that, added to now, reaches `until` in spite of rounding."""
+    """Return the least wait that, added to now, reaches `until` in spite of rounding."""
     wait = until - now
     while now + wait < until:
         wait = math.nextafter(wait, math.inf)

@@ -6,9 +6,9 @@ from typing import Any
 
 MAX_CHARACTERS = 1_000
 MAX_MEMORY = 64 * 1024
-"""For the compiled program. It also bounds how long a match can take."""
+"""Bytes for the compiled program. They also bound how long a match can take."""
 OWN_MEMORY = 8 * 1024 * 1024
-"""For a pattern of ours, which is known to be sound: RE2 then reads about 80 times as fast."""
+"""Bytes for a pattern of ours, which is known to be sound: RE2 is then about 80 times as fast."""
 
 
 class BadPattern(ValueError):
@@ -16,7 +16,7 @@ class BadPattern(ValueError):
 
 
 def compile_pattern(text: str, *, ignore_case: bool = False, memory: int = MAX_MEMORY) -> Any:
-    """A compiled pattern with `search` and `sub`.
+    """Return a compiled pattern with `search` and `sub`.
 
     Raises:
         BadPattern: too long, too large when compiled, or not RE2 syntax (no look-around, no

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 type Reason = Literal["age", "size"]
 
 YOUNG_S = 3600
-"""What was written so lately stays. Whoever makes a folder needs a moment to mark it as used, and
-another version of ours may not mark it at all."""
+"""Seconds for which what was written stays. Whoever makes a folder needs a moment to mark it as
+used, and another version of ours may not mark it at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class Kept:
 
     kind: str
     name: str
-    """Within its kind."""
+    """Name within its kind."""
     age_s: float
-    """Since anything in it was written."""
+    """Seconds since anything in it was written."""
     size: int
     """Bytes."""
     in_use: bool = False
-    """By a process that lives, or for another reason not to be removed."""
+    """Use by a process that lives, or another reason not to remove it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What has to go, and why."""
+    """An entry that has to go, and the reason."""
 
     kept: Kept
     reason: Reason

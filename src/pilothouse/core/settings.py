@@ -27,7 +27,7 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is said about a setting, beside its name, type and default."""
+    """The facts declared of a setting, beside its name, type and default."""
 
     help: str
     env: tuple[str, ...] = ()
@@ -432,16 +432,16 @@ class Setting:
 
     @property
     def repeatable(self) -> bool:
-        """Several values: a list in the environment, a repeated flag on the command line."""
+        """Tell if it has several values: a list in a variable, a flag repeated in a command."""
         return "tuple" in str(self.type)
 
     def flags(self, command: str) -> list[str]:
-        """All spellings that a command takes, the short one of its own spec first."""
+        """Return all spellings that a command takes, the short one of its own spec first."""
         short = self.about.short.get(command)
         return [short, self.flag] if short else [self.flag]
 
     def parse(self, text: str, where: str) -> Any:
-        """The value of a text; raises BadSetting naming `where` it came from."""
+        """Parse the value of a text; raises BadSetting naming `where` it came from."""
         try:
             value = self._value(text.strip())
         except ValueError as error:
@@ -507,7 +507,7 @@ SECRET_VARIABLES = {one.name: one.about.env[0] for one in SETTINGS if one.about.
 
 
 def resolve(given: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
-    """Settings from parsed flags (`given`, by name) and the environment.
+    """Make settings of parsed flags (`given`, by name) and the environment.
 
     Raises:
         BadSetting: a value cannot be used; the message names the variable and what it takes.
@@ -531,13 +531,13 @@ def resolve(given: Mapping[str, Any], environment: Mapping[str, str]) -> Setting
 
 
 def packed(settings: Settings) -> dict[str, Any]:
-    """What differs from the defaults, as JSON can hold it: for another process of ours."""
+    """Return what differs from the defaults, as JSON can hold it: for another process of ours."""
     given = {setting.name: getattr(settings, setting.name) for setting in SETTINGS}
     return {name: value for name, value in given.items() if value != BY_NAME[name].default}
 
 
 def unpacked(given: Mapping[str, Any]) -> Settings:
-    """The settings that `packed` made, which may have been JSON on the way."""
+    """Return the settings that `packed` was given; its result may have been JSON on the way."""
     values: dict[str, Any] = {name: given[name] for name in BY_NAME if name in given}
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return Settings(**{**values, **lists})

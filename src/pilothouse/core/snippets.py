@@ -6,7 +6,7 @@ import json
 
 
 def snippets(url: str) -> dict[str, str]:
-    """Client → the line that connects it to a running Pilothouse."""
+    """Return for each client the line that connects it to a running Pilothouse."""
     endpoint = f"{url}/mcp"
     cursor = {"mcpServers": {"pilothouse": {"url": endpoint}}}
     code = {"name": "pilothouse", "type": "http", "url": endpoint}

@@ -37,9 +37,9 @@ class Group:
     summary: str
     envelope: Envelope
     camel: bool = False
-    """True where tool names are camelCase (`start_session` is served as `startSession`)."""
+    """Flag for tool names in camelCase (`start_session` is served as `startSession`)."""
     own: bool = False
-    """True for tools that answer short text with a fenced quote; a spec's tools answer JSON."""
+    """Flag for tools that answer short text with a fenced quote; a spec's tools answer JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Tool:
     examples: tuple[Example, ...]
     profile: Profile
     own: bool
-    """True where it answers short text with a fenced quote, whatever its group's spec has."""
+    """Flag for answers of short text with a fenced quote, whatever its group's spec has."""
     bare: str
     """Name of the result's one array that stands bare in the text (`""`: the whole object)."""
     ports: Mapping[str, type]

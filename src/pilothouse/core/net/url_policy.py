@@ -298,14 +298,14 @@ class Verdict:
     rule: str
     reason: str
     needs_resolution: bool = False
-    """True if allowed so far: the address of the name has yet to pass `check_address`."""
+    """Flag for allowed so far: the address the name resolves to has yet to pass `check_address`."""
 
 
 class _HostPattern(NamedTuple):
     host: Host
     port: int | None
     below: bool
-    """True for `*.suffix`: names below the suffix, not the suffix itself."""
+    """Flag for `*.suffix`: names below the suffix, not the suffix itself."""
 
     def matches(self, host: Host, port: int) -> bool:
         if self.port not in (None, port):

@@ -77,7 +77,7 @@ def is_secret_key(key: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_secret_query_key(key: str) -> bool:
-    """Tell whether a query's key is secret; `code` and `key` are, no error codes and keys here."""
+    """Tell if a query key is secret: `code` and `key` are, elsewhere just error codes and keys."""
     key = unquote_plus(key)
     words = [word.lower() for word in _WORDS.findall(key)]
     is_signature = bool(words) and words[-1] in ("sig", "signature")

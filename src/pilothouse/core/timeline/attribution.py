@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 SETTLE_MS = 1_000.0
-"""So long after an action something may still be its doing."""
+"""Time after an action in which something may still be its doing."""
 LATE_MS = 1_000.0
-"""A server may write its line so long after it has answered."""
+"""Time after its answer in which a server may still write its line."""
 SOON_MS = 300.0
 """An error is written, or stumbled over, at once."""
 EARLY_MS = 1.0
@@ -49,7 +49,7 @@ _PATH = re.compile(r"(?:\w+://[^/\s\"']+)?(/[^\s\"'?#<>()\[\]{},;]*)")
 _NUMBER = re.compile(r"\d+")
 
 type Way = Literal["id", "path", "next", "time"]
-"""By an id, by a path in the line, by one in the next line, or by the time alone."""
+"""Evidence for an owner: an id, a path in the line, one in the next line, or the time alone."""
 
 
 def ids_in(text: str) -> set[str]:
@@ -108,7 +108,7 @@ def _is_whole(block: str) -> bool:
 
 def sent_at(received: float, wall_time: object) -> float:
     """Return when a request was sent: by the browser's clock, where that agrees with ours. What a
-    busy machine hears late would else look as if it came after the server's own line."""
+    busy machine receives late would else look as if it came after the server's own line."""
     if not isinstance(wall_time, int | float):
         return received
     sent = wall_time * 1000
@@ -123,28 +123,28 @@ class LoggedRequest:
     path: str
     at: float
     answered: float
-    """When its response began, or it failed; infinity for neither yet."""
+    """Time when its response began, or it failed; infinity for neither yet."""
     ended: float
     is_broken: bool
-    """It got a 5xx or no answer at all, which servers write an error about."""
+    """Failure with a 5xx or no answer at all, which servers write an error about."""
     ids: frozenset[str] = frozenset()
     session: str = ""
 
     def spans(self, at: float | None, after: float) -> bool:
-        """Whether it was under way at a time, or ended so long before; unknown times fit."""
+        """Tell whether it was under way at a time, or ended so long before; unknown times fit."""
         return at is None or self.at - EARLY_MS <= at <= self.ended + after
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a server wrote: one line, or several that belong together."""
+    """One line that a server wrote, or several that belong together."""
 
     text: str
     at: float | None
-    """None where it is read from a file without times."""
+    """Time of the line; None where it is read from a file without times."""
     is_error: bool = False
     following: str = ""
-    """The next line, where it came at once: many servers write a request's path after its error."""
+    """Next line, where it came at once: many servers write a request's path after its error."""
     session: str = ""
 
 
@@ -160,10 +160,10 @@ class LineOwner:
 
 
 class LogOwners:
-    """Finds the request that a line is about, among some."""
+    """The requests among which the one is found that a line is about."""
 
     def __init__(self, asked: Iterable[LoggedRequest], also: Iterable[LoggedRequest] = ()) -> None:
-        """`also` are known by their ids alone."""
+        """Index the requests; `also` are known by their ids alone."""
         self._by_id: dict[str, list[LoggedRequest]] = {}
         self._by_path: dict[str, list[LoggedRequest]] = {}
         self._broken: list[LoggedRequest] = []
@@ -202,7 +202,7 @@ class LogOwners:
     def _said_of(
         self, lines: Sequence[LogLine], owners: Sequence[LineOwner | None]
     ) -> dict[str, Counter[str]]:
-        """Path → the errors that are known of it, and how often."""
+        """Return for each path the errors that are known of it, and how often."""
         says: dict[str, Counter[str]] = {}
         for line, owner in zip(lines, owners, strict=True):
             if owner is not None and line.is_error and owner.key in self._paths:
@@ -211,7 +211,7 @@ class LogOwners:
         return says
 
     def _is_rare(self, line: LogLine, owner: LineOwner, says: Mapping[str, Counter[str]]) -> bool:
-        """Whether its path is known rather by another error: then lines of two requests mixed."""
+        """Tell if its path is known rather by another error: then two requests' lines mixed."""
         said = says[self._paths[owner.key]]
         return said[_without_numbers(line.text)] < max(said.values())
 
@@ -248,7 +248,7 @@ class LogOwners:
         ]
 
     def _under_way(self, line: LogLine) -> list[LoggedRequest]:
-        """The requests that failed and were under way when a line was written."""
+        """Return the requests that failed and were under way when a line was written."""
         return [
             request
             for request in self._broken
@@ -258,14 +258,14 @@ class LogOwners:
     def _of_time(
         self, line: LogLine, taken: Collection[str], says: Mapping[str, Counter[str]]
     ) -> LineOwner | None:
-        """An error that was written while a request was under way that failed."""
+        """Guess the owner of an error by which failed requests were under way at its time."""
         found = self._under_way(line) if line.is_error else []
         said = _without_numbers(line.text)
         found = [one for one in found if said in says.get(one.path, (said,))] or found
         found = [one for one in found if one.key not in taken] or found
         if not found:
             return None
-        # It is written, and then answered.
+        # A server writes the error, and then answers.
         nearest = min(found, key=lambda request: abs(request.answered - (line.at or 0)))
         why = f"an error was written {_when(line.at, nearest)}, and it failed"
         return LineOwner(nearest.key, "time", why, len({one.path for one in found}) - 1)

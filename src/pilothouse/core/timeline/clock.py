@@ -13,12 +13,12 @@ type Clock = Callable[[], float]
 
 
 def anchored(wall: Callable[[], float], monotonic: Callable[[], float]) -> Clock:
-    """A clock set once by the wall clock (seconds) and carried on by the monotonic one."""
+    """Return a clock set once by the wall clock (seconds) and carried on by the monotonic one."""
     offset = wall() - monotonic()
     return lambda: (offset + monotonic()) * 1000.0
 
 
 def iso(at: float) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC."""
+    """Format epoch milliseconds as ISO 8601 in UTC."""
     moment = datetime.fromtimestamp(at / 1000.0, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

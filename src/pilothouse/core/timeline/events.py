@@ -15,7 +15,7 @@ NO_KEYS: frozenset[str] = frozenset()
 
 
 class Occurrence(Protocol):
-    """What a timeline is made of: an `Event`, or a group's own packed record."""
+    """An item of a timeline: an `Event`, or a group's own packed record."""
 
     @property
     def at(self) -> float:
@@ -26,10 +26,10 @@ class Occurrence(Protocol):
 
     @property
     def name(self) -> str:
-        """What happened, in the past tense."""
+        """The name of what happened, in the past tense."""
 
     def facts(self) -> dict[str, Any]:
-        """What there is to say about it."""
+        """Return the facts about it by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ type Phase = Literal["request", "response", "end", "failed"]
 
 LANES: tuple[Lane, ...] = ("steps", "console", "network", "server", "packets", "other")
 OWNER_CHARACTERS = 6
-"""So much of a target's or a session's id tells whose a number is."""
+"""Number of characters of a target's or a session's id that tell whose a number is."""
 TAB = "tab "
-"""How the source of an observed tab begins; the first characters of its target's id follow."""
+"""Beginning of an observed tab's source; the first characters of its target's id follow."""
 
 _LANES: dict[str, Lane] = {
     "StepFinished": "steps",
@@ -56,17 +56,17 @@ _GRAVE_NOTES = ("tab crashed", "server exited")
 
 
 def lane_of(name: str) -> Lane:
-    """The lane of an event, by its name."""
+    """Return the lane of an event, by its name."""
     return _LANES.get(name, "other")
 
 
 def phase_of(name: str) -> Phase | None:
-    """Which part of a browser's exchange an event is; None for everything else."""
+    """Return which part of a browser's exchange an event is; None for everything else."""
     return _PHASES.get(name)
 
 
 def level_of(name: str, facts: Mapping[str, Any]) -> Level:
-    """How much an event should worry a reader."""
+    """Judge how much an event should worry a reader."""
     match name:
         case "ConsoleLogged" | "EntryLogged":
             return _LEVELS.get(str(facts.get("type")), "info")
@@ -98,8 +98,8 @@ def _level_of_status(status: int) -> Level:
 
 
 def line_of(name: str, facts: Mapping[str, Any]) -> str:
-    """An event in a few words. Neither masked nor cut: whoever shows it does both, in that order,
-    as half of a secret would not be known as one."""
+    """Describe an event in a few words, neither masked nor cut: whoever shows it does both, in
+    that order, as half of a secret would not be known as one."""
     match name:
         case "StepFinished":
             outcome = "ok" if facts["ok"] else "failed"
@@ -126,7 +126,7 @@ def line_of(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def _packet_line(facts: Mapping[str, Any]) -> str:
-    """A request has no status yet when it is told, its response has."""
+    """Describe a packet: a request has no status yet when it is reported, its response has."""
     status = facts.get("status")
     outcome = f" → {status}" if status else ""
     resent = " (sent again)" if facts.get("resend") else ""
@@ -157,7 +157,7 @@ def _other_line(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Text without its line ends, cut to so many characters."""
+    """Return a text without its line ends, cut to so many characters."""
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -172,7 +172,7 @@ class MomentKey:
     kind: str
     id: str
     owner: str = ""
-    """Beginning of the target's or the session's id that counts by itself; empty: the newest."""
+    """Beginning of the id of the target or session that counts by itself; empty: the newest."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.owner}/{self.id}" if self.owner else f"{self.kind}:{self.id}"
@@ -188,7 +188,7 @@ _BY_SOURCE = {"calls": "call", "packets": "config"}
 
 
 def parse_key(text: str) -> MomentKey:
-    """Raises ValueError, saying what a key looks like."""
+    """Parse a public key. Raises ValueError, saying what a key looks like."""
     kind, colon, rest = text.strip().partition(":")
     if not colon or not rest or kind not in KINDS:
         raise ValueError(
@@ -204,7 +204,7 @@ def parse_key(text: str) -> MomentKey:
 
 
 def key_of(moment: Moment) -> MomentKey:
-    """The public key of a moment, with its owner where it has one; `shown` drops that."""
+    """Return a moment's public key, with its owner where it has one; `shown` may drop that."""
     event, lane = moment.event, lane_of(moment.event.name)
     if lane == "network" and (request := request_of(event.keys)):
         return MomentKey("request", request)
@@ -220,7 +220,7 @@ def key_of(moment: Moment) -> MomentKey:
 
 
 def counted_by_several(timeline: Timeline) -> frozenset[str]:
-    """Kinds of keys that must say whose they are: several tabs or sessions have such numbers."""
+    """Return kinds of keys that must name an owner: several tabs or sessions have such numbers."""
     kept = timeline.kept()
     kinds: set[str] = set()
     if sum(source.startswith(TAB) for source in kept) > 1:
@@ -232,15 +232,15 @@ def counted_by_several(timeline: Timeline) -> frozenset[str]:
 
 
 def shown(key: MomentKey, several: frozenset[str]) -> str:
-    """A key as a reader is told it; `several` is what `counted_by_several` says."""
+    """Return a key as a reader sees it; `several` is what `counted_by_several` returned."""
     return str(key if key.kind in several else replace(key, owner=""))
 
 
 def is_end_of_tab(event: Occurrence) -> bool:
-    """Whether a tab was closed, alone or with its browser: what it waits for never comes."""
+    """Tell whether a tab was closed, alone or with its browser: what it waits for never comes."""
     return event.name == "TargetChanged" and event.facts().get("type") == "detached"
 
 
 def request_of(keys: frozenset[str]) -> str:
-    """The browser's id of the exchange that an event belongs to; empty for none."""
+    """Return the browser's id of the exchange that an event belongs to; empty for none."""
     return next((key[8:] for key in keys if key.startswith("request:")), "")

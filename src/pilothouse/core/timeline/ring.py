@@ -26,7 +26,7 @@ class Slice[T]:
     missed: int
     """Items from the asked cursor on that made room for newer ones; cleared ones do not count."""
     matched: int
-    """How many of the kept items from the cursor on fit, on this page and after it."""
+    """Number of kept items from the cursor on that match, on this page and after it."""
 
 
 class Ring[T]:
@@ -46,7 +46,7 @@ class Ring[T]:
     )
 
     def __init__(self, capacity: int, *, ttl: float | None = None, start: int = 0) -> None:
-        """`ttl` is in the unit of the clock that `append` is given; `start` is the first seq."""
+        """Begin at the seq `start`; `ttl` is in the unit of the clock that `append` is given."""
         if capacity < 1:
             raise ValueError(f"a ring holds at least one item, not {capacity}")
         self._capacity = capacity
@@ -58,7 +58,7 @@ class Ring[T]:
         self._first = start
         self._next = start
         self.evicted = 0
-        """How many items made room for newer ones, ever."""
+        """Number of items that made room for newer ones, ever."""
         self._last_at: float | None = None
         self._waiting = _NOBODY
 
@@ -81,7 +81,7 @@ class Ring[T]:
 
     @property
     def dropped(self) -> int:
-        """How many items made room for newer ones since the last `clear`."""
+        """Number of items that made room for newer ones since the last `clear`."""
         return self._first - self._cleared
 
     @property
@@ -113,7 +113,7 @@ class Ring[T]:
 
     @property
     def waiting(self) -> int:
-        """How many wait for the next item."""
+        """Number of those who wait for the next item."""
         return len(self._waiting)
 
     def _wake(self) -> None:
@@ -125,16 +125,16 @@ class Ring[T]:
         return self._items[(seq - self._base) % self._capacity]
 
     def get(self, seq: int) -> T | None:
-        """The item of a seq; None if it was dropped, cleared or never there."""
+        """Return the item of a seq; None if it was dropped, cleared or never there."""
         return self._at(seq) if self._first <= seq < self._next else None
 
     def __iter__(self) -> Iterator[tuple[int, T]]:
-        """All kept items, oldest first."""
+        """Yield all kept items, oldest first."""
         for seq in range(self._first, self._next):
             yield seq, self._at(seq)
 
     def read(self, cursor: int, limit: int, match: Callable[[T], bool] | None = None) -> Slice[T]:
-        """At most `limit` items from `cursor` on; the filter applies before the page is cut."""
+        """Return up to `limit` items from `cursor` on; the filter applies before the cut."""
         start = max(cursor, self._first)
         missed = max(0, self._first - max(cursor, self._cleared))
         if match is None:
@@ -156,7 +156,7 @@ class Ring[T]:
         return Slice(page, max(start, after_page), missed, matched)
 
     def tail(self, limit: int) -> Slice[T]:
-        """The newest items."""
+        """Return the newest items, at most `limit`."""
         start = max(self._first, self._next - limit)
         items = [(seq, self._at(seq)) for seq in range(start, self._next)]
         return Slice(items, self._next, 0, len(items))
@@ -177,7 +177,7 @@ class Ring[T]:
         self._items, self._base, self._capacity, self._ttl = kept, self._first, capacity, ttl
 
     def expired(self, now: float) -> bool:
-        """Whether nothing was added for longer than the ring's time to live."""
+        """Tell whether nothing was added for longer than the ring's time to live."""
         return (
             self._ttl is not None and self._last_at is not None and now - self._last_at > self._ttl
         )

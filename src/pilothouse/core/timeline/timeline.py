@@ -38,7 +38,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """What a reader gets: moments in order, where to go on, and what it missed by source."""
+    """A page for a reader: moments in order, where to go on, and what it missed by source."""
 
     moments: list[Moment]
     cursor: dict[str, int]
@@ -64,7 +64,7 @@ class Timeline:
         self._waiting: list[Callable[[], None]] = []
 
     def ring(self, source: str) -> Ring[Any]:
-        """The ring of a source, made on first use."""
+        """Return the ring of a source, made on first use."""
         ring = self._rings.get(source)
         if ring is None:
             ring = Ring(self._capacities.get(source, DEFAULT_CAPACITY))
@@ -105,7 +105,7 @@ class Timeline:
 
     def wait(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` when something is added to any ring, those of groups included, until the
-        returned function is called. A ring calls it once: what comes after that is not told."""
+        returned function is called. A ring calls it once, and not for what comes after that."""
         self._waiting.append(wake)
         for ring in self._rings.values():
             ring.wait(wake)
@@ -118,17 +118,17 @@ class Timeline:
         return stop
 
     def find(self, source: str, seq: int) -> Moment | None:
-        """One moment by its place, None if it is not kept any more."""
+        """Return one moment by its place, None if it is not kept any more."""
         ring = self._rings.get(source)
         found = ring.read(seq, 1).items if ring is not None and seq >= ring.first_seq else []
         return Moment(source, *found[0]) if found else None
 
     def __iter__(self) -> Iterator[Moment]:
-        """Everything kept, in the order in which it happened."""
+        """Yield everything kept, in the order in which it happened."""
         return _merged(self._rings)
 
     def read(self, cursor: Mapping[str, int], limit: int) -> TimelinePage:
-        """The next moments after a cursor. An empty cursor starts at the oldest kept."""
+        """Return the next moments after a cursor. An empty one starts at the oldest kept."""
         slices = {s: ring.read(cursor.get(s, 0), limit) for s, ring in self._rings.items()}
         merged = _merged({source: part.items for source, part in slices.items()})
         moments = list(islice(merged, limit))
@@ -138,7 +138,7 @@ class Timeline:
         return TimelinePage(moments, after, {s: p.missed for s, p in slices.items() if p.missed})
 
     def tail(self, limit: int) -> TimelinePage:
-        """The newest moments, and the cursor that follows them."""
+        """Return the newest moments, and the cursor that follows them."""
         newest = _merged({source: ring.tail(limit).items for source, ring in self._rings.items()})
         moments = list(deque(newest, maxlen=limit))
         return TimelinePage(
@@ -146,15 +146,15 @@ class Timeline:
         )
 
     def kept(self) -> dict[str, int]:
-        """How many events each source has."""
+        """Count the events that each source has."""
         return {source: len(ring) for source, ring in self._rings.items()}
 
     def dropped(self) -> dict[str, int]:
-        """How many events each source has lost to newer ones."""
+        """Count the events that each source has lost to newer ones."""
         return {source: ring.dropped for source, ring in self._rings.items() if ring.dropped}
 
     def related(self, keys: Iterable[str]) -> list[Moment]:
-        """All moments that share a key, directly or through another moment."""
+        """Return all moments that share a key, directly or through another moment."""
         by_key: dict[str, list[Moment]] = {}
         for moment in self:
             for key in {*moment.event.keys, moment.key}:
@@ -173,5 +173,5 @@ class Timeline:
         return sorted(found.values(), key=lambda moment: (moment.event.at, moment.key))
 
     def around(self, at: float, *, before: float, after: float) -> list[Moment]:
-        """What happened within a window of milliseconds round a time."""
+        """Return what happened within a window of milliseconds round a time."""
         return [m for m in self if at - before <= m.event.at <= at + after]
