@@ -35,11 +35,11 @@ ERRORS = frozenset({"server_start_failed", "browser_launch_failed", "browser_cra
 """Codes of failures that are logged as errors: something that should run does not."""
 MOST_MASKED = 10_000
 MOST_SHOWN = 80
-"""Characters of an argument that a failure tells, and of those that are looked at for secrets."""
+"""Characters of an argument that a failure shows, out of those that are searched for secrets."""
 
 
 class ToolCaller:
-    """Runs declared tools for sessions."""
+    """The caller of declared tools for sessions."""
 
     def __init__(self, redactor: Redactor, metrics: Metrics, log: Log) -> None:
         self._redactor = redactor
@@ -79,7 +79,7 @@ class ToolCaller:
                 "durationMs": round(took, 3),
             }
             self._log.write("info", "tool_invoked", told, is_ours=True)
-            # Told at its end, like every event: a ring is read in the order in which it grew.
+            # Emitted at its end, like every event: a ring is read in the order in which it grew.
             session.timeline.emit(
                 ToolInvoked(at=session.clock(), tool=tool.name, duration_ms=round(took, 3))
             )
@@ -126,7 +126,7 @@ class ToolCaller:
         self._log.write(level, "error_occurred", details, is_ours=True)
         now = iso(session.clock())
         call: dict[str, Any] = {"tool": tool.name, "sessionId": named, "timestamp": now}
-        if not isinstance(fault, Internal):  # of which nothing is told but its number
+        if not isinstance(fault, Internal):  # of which nothing is shown but its number
             call["args"] = _small(raw, self._redactor)
         context = {"timestamp": now, "context": call}
         return failure(tool.group, fault, self._redactor, context)
@@ -156,7 +156,7 @@ def _session_of(
 
 
 def parse_args(tool: Tool | Prompt, raw: Mapping[str, Any]) -> BaseModel:
-    """The argument model of a call, or of a prompt.
+    """Return the argument model of a call, or of a prompt.
 
     Raises:
         InvalidInput: naming the field, what was expected and what came.
@@ -168,7 +168,7 @@ def parse_args(tool: Tool | Prompt, raw: Mapping[str, Any]) -> BaseModel:
 
 
 def _invalid(tool: Tool | Prompt, error: ValidationError) -> InvalidInput:
-    """The first thing wrong, said so that the next call can be right."""
+    """Describe the first thing wrong, so that the next call can be right."""
     problems = error.errors(include_url=False)
     # A misspelt name is more often the cause than the argument that it left missing.
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
@@ -201,7 +201,7 @@ def _invalid(tool: Tool | Prompt, error: ValidationError) -> InvalidInput:
 
 
 def _part(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
-    """The schema of what stands at a path, as far as that can be followed."""
+    """Return the schema of what stands at a path, as far as that can be followed."""
     for step in path:
         inner = schema.get("items" if isinstance(step, int) else "properties", {})
         inner = inner if isinstance(step, int) else inner.get(step)
@@ -216,7 +216,7 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def _expected(schema: Mapping[str, Any]) -> str:
-    """A schema in words: `integer, 1 to 1000`."""
+    """Describe a schema in words: `integer, 1 to 1000`."""
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     kind = str(schema.get("type", "a value"))
@@ -231,7 +231,7 @@ def _expected(schema: Mapping[str, Any]) -> str:
 
 
 def _small(raw: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Arguments as far as they help to recognise a call.
+    """Return arguments as far as they help to recognise a call.
 
     Masked before they are cut: half of a secret would not be known as one.
     """
@@ -241,7 +241,7 @@ def _small(raw: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """The value itself, or the beginning of it as text."""
+    """Return the value itself, or the beginning of it as text."""
     if isinstance(value, int | float | None):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

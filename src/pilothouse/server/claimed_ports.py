@@ -2,7 +2,7 @@
 
 A page or an agent that reached another session's debugging port could read and drive its browser,
 so these ports are refused to everybody but their owner. What other processes of ours have is
-learnt from the hub, so that asking never waits.
+learnt from the hub, so that a look-up never waits.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class DebugPorts:
         self._claims.pop(session_id, None)
 
     def port_of(self, owner: str, session_id: str) -> int | None:
-        """The port of an agent's own session; another agent's is as unknown as none."""
+        """Return the port of an agent's own session; another agent's is as unknown as none."""
         claim = self._claims.get(session_id)
         return (claim.port or None) if claim is not None and claim.owner == owner else None
 
     def foreign(self, owner: str) -> frozenset[int]:
-        """Ports of sessions that belong to somebody else."""
+        """Return the ports of sessions that belong to somebody else."""
         return self.elsewhere.union(
             claim.port
             for claim in self._claims.values()
@@ -67,20 +67,20 @@ class ServiceAddresses(dict[str, str]):
 
 
 class ListenerPorts(set[int]):
-    """Ports on which Pilothouse answers: those of this process, and those it was told of."""
+    """Ports on which Pilothouse answers: those of this process, and those it learnt of."""
 
     def __init__(self) -> None:
         super().__init__()
         self._elsewhere: frozenset[int] = frozenset()
         self.on_change: Callable[[], None] = lambda: None
-        """Is called when this process has opened or closed one."""
+        """Callback for when this process has opened or closed one."""
 
     @property
     def own(self) -> set[int]:
         return self - self._elsewhere
 
     def learn(self, elsewhere: Iterable[int]) -> None:
-        """Other processes answer on exactly these."""
+        """Replace the ports on which other processes answer by exactly these."""
         own = self.own
         self._elsewhere = frozenset(elsewhere) - own
         super().clear()

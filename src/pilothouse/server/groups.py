@@ -31,13 +31,13 @@ MANIFEST = Path(__file__).with_name("manifest.json")
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSpec:
-    """What one group brings."""
+    """The declarations and providers of one group."""
 
     tools: Sequence[Tool]
     resources: Sequence[Resource] = ()
     prompts: Sequence[Prompt] = ()
     providers: Mapping[type, Provider] = field(default_factory=dict)
-    """Port type → how it is opened for a session."""
+    """Port type → the provider that opens it for a session."""
 
     is_ready: ClassVar = True
 
@@ -59,7 +59,7 @@ class LazyGroupSpec:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it was imported."""
+        """Tell whether it was imported."""
         return "ready" in vars(self)
 
     @property
@@ -85,7 +85,7 @@ class LazyGroupSpec:
 
 @cache
 def manifest() -> dict[str, Any]:
-    """All that is generated; empty if it cannot be read, as it only saves time."""
+    """Return all that is generated; nothing if it cannot be read, as it only saves time."""
     try:
         whole = json.loads(MANIFEST.read_bytes())
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def _listed() -> dict[str, list[Listing]]:
 
 
 def summaries(specs: Sequence[AnyGroupSpec]) -> dict[str, str]:
-    """What each group is for, as far as that is known without importing it."""
+    """Return what each group is for, as far as that is known without importing it."""
     known: dict[str, str] = dict(manifest().get("groups", {}))
     imported = (tool.group for spec in specs if spec.is_ready for tool in spec.tools)
     return known | {group.name: group.summary for group in imported}

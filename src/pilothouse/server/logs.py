@@ -24,7 +24,7 @@ _ENCODER = json.JSONEncoder(default=repr, allow_nan=False)
 
 
 class Log:
-    """Writes the events of one component."""
+    """A writer of the events of one component."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Log:
     def write(
         self, level: str, event: str, details: dict[str, Any], *, is_ours: bool = False
     ) -> None:
-        """Write one line; of details that are all our own words nothing is looked at for secrets,
-        which would cost more than the line."""
+        """Write one line; details that are all our own words are not searched for secrets, which
+        would cost more than the line."""
         if LEVELS[level] < self._least:
             return
         line: dict[str, Any] = {
@@ -105,7 +105,7 @@ class Log:
 
 
 class LibraryLogs(logging.Handler):
-    """Brings what is logged through `logging` into the same form.
+    """A handler that brings what is logged through `logging` into the same form.
 
     Our own groups, which know no `Log`, give the event as the message and `details` beside it.
     """

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     type Tally = list[tuple[str, list[tuple[str, str]], float]]
-    """Counters by their names and labels, as they are told to another process."""
+    """Counters by their names and labels, as they are sent to another process."""
     type Taken = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-    """What was added already of the counters of one process."""
+    """Part of one process's counters that was added already."""
 
 _CALLS = "tool_calls"
 _TOOK = "tool_took"
-"""Of how long calls took: a bucket by its number, or `sum` in milliseconds."""
+"""Name of the tally of call times: a bucket by its number, or `sum` in milliseconds."""
 BUCKETS_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
 
 
 class Histogram:
-    """How long something took, for each value of one label."""
+    """A histogram of how long something took, for each value of one label."""
 
     def __init__(self, name: str, help: str, label: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Histogram:
             buckets[int(part)] += int(by)
 
     def rows(self) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
-        """Each label's value with its buckets, which count all below them too, and its sum."""
+        """Yield each label's value with its sum and buckets, which count all below them too."""
         for value, buckets in self._buckets.items():
             total, rows = 0, []
             for bound, number in zip((*BUCKETS_MS, None), buckets, strict=True):
@@ -79,12 +79,12 @@ class Metrics:
         self._help: dict[str, str] = {}
         self._at_scrape: dict[object, Callable[[], None]] = {}
         self.on_called: Callable[[], None] = lambda: None
-        """Called when a tool call was counted."""
+        """Callback for when a tool call was counted."""
         self.gather: Callable[[], Awaitable[None]] | None = None
-        """Takes the counts of other processes before a scrape, where there are some."""
+        """Callback that takes other processes' counts before a scrape, where there are some."""
 
     def called(self, tool: str, took_ms: float, code: str) -> None:
-        """A call ended; `code` is empty when it went well."""
+        """Count a call that ended; `code` is empty when it went well."""
         self.calls[tool, code] += 1
         self._took.took(tool, took_ms)
         self.on_called()
@@ -97,7 +97,7 @@ class Metrics:
         self._help[name] = help
 
     def histogram(self, name: str, help: str, label: str) -> Histogram:
-        """One more of them, by one label."""
+        """Add one more of them, by one label."""
         self._histograms.append(Histogram(name, help, label))
         return self._histograms[-1]
 
@@ -115,7 +115,7 @@ class Metrics:
         return stop
 
     def tally(self) -> Tally:
-        """All counters as they are now, for the process that shows them beside its own."""
+        """Return all counters as they are now, for a process that shows them beside its own."""
         self._update()
         calls = [
             (_CALLS, [("tool", tool), ("error", code)], number)
@@ -144,7 +144,7 @@ class Metrics:
                 self.counters[name, labels] += int(new)
 
     async def scraped(self) -> bytes:
-        """The text that Prometheus scrapes, with what other processes have counted."""
+        """Return the text that Prometheus scrapes, with what other processes have counted."""
         if self.gather is not None:
             await self.gather()
         return self.exposition()
@@ -154,7 +154,7 @@ class Metrics:
             update()
 
     def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """Return the text that Prometheus scrapes."""
         self._update()
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.registry import Collector

@@ -1,4 +1,4 @@
-"""Tells subscribers that a resource changed, without ever making a producer wait.
+"""Notifies subscribers that a resource changed, without ever making a producer wait.
 
 A change sets a flag; each subscriber has one task that sends what is flagged, at most ten times a
 second for a URI, and is dropped when it does not take what is sent. Both protocol eras end here:
@@ -28,7 +28,7 @@ named by the method that returns it (`tools/list`), which no URI looks like."""
 
 
 class Subscriber:
-    """One client's standing wish to hear of changes."""
+    """One client's lasting subscription to changes."""
 
     def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
         self._send = send
@@ -56,20 +56,20 @@ class Subscriber:
 
 
 class Pusher:
-    """All subscribers of this process, by what they want to hear of."""
+    """All subscribers of this process, by their topics."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
         self._topics: dict[Topic, set[Subscriber]] = {}
         self._subscribers: dict[tuple[object, Topic], Subscriber] = {}
         self._clients: dict[object, Callable[[], Awaitable[None]]] = {}
-        """How each 2025 client hears unasked that the list of tools has changed."""
+        """Function by which each 2025 client is notified unasked of a changed list of tools."""
 
     def __len__(self) -> int:
         return len({subscriber for group in self._topics.values() for subscriber in group})
 
     def changed(self, session_id: str, uri: str) -> None:
-        """A resource changed. Only sets flags: safe on the hottest path."""
+        """Mark a resource as changed. Only sets flags: safe on the hottest path."""
         subscribers = self._topics.get((session_id, uri))
         if subscribers:
             for subscriber in subscribers:
@@ -92,7 +92,7 @@ class Pusher:
     def subscribe(
         self, client: object, session_id: str, uri: str, send: Callable[[str], Awaitable[None]]
     ) -> None:
-        """A 2025 client subscribes; doing so twice is one subscription."""
+        """Subscribe a 2025 client; doing so twice is one subscription."""
         topic = (session_id, uri)
         if (client, topic) in self._subscribers:
             return
@@ -107,7 +107,7 @@ class Pusher:
             subscriber.scope.cancel()
 
     def forget(self, client: object) -> None:
-        """A 2025 client is gone, with all that it subscribed to."""
+        """Forget a 2025 client that is gone, with all that it subscribed to."""
         self._clients.pop(client, None)
         for (owner, _), subscriber in list(self._subscribers.items()):
             if owner is client:
@@ -116,7 +116,7 @@ class Pusher:
     async def _serve(self, client: object, topic: Topic, subscriber: Subscriber) -> None:
         try:
             await subscriber.pump()
-        except Exception:  # the client's connection broke: nobody is left to tell
+        except Exception:  # the client's connection broke: nobody is left to notify
             pass
         finally:
             # The client may have subscribed anew meanwhile.
@@ -131,13 +131,13 @@ class Pusher:
         acknowledge: Callable[[], Awaitable[None]],
         send: Callable[[str], Awaitable[None]],
     ) -> None:
-        """A 2026 client listens: returns when it stopped reading, raises when it went away."""
+        """Serve a 2026 listener: return when it stopped reading, raise when it went away."""
         subscriber = Subscriber(send)
         topics = [(session_id, uri) for uri in uris]
         for topic in topics:
             self._topics.setdefault(topic, set()).add(subscriber)
         try:
-            # Only now: a client that was told it is heard must not miss the very next change.
+            # Only now: a client whose request is acknowledged must not miss the very next change.
             await acknowledge()
             await subscriber.pump()
         finally:

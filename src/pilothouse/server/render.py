@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Afterword:
-    """What stands below an answer that is about something else."""
+    """A text below an answer that is about something else."""
 
     text: str
     meta: dict[str, Any]
@@ -28,7 +28,7 @@ class Afterword:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call gives back, before any protocol has shaped it."""
+    """The outcome of a call, before any protocol has shaped it."""
 
     text: str
     structured: dict[str, Any]
@@ -40,7 +40,7 @@ class Answer:
 
 
 def answer(tool: Tool, result: Result) -> Answer:
-    """A spec's tool answers the JSON of its structured content, one of ours a short text."""
+    """Return JSON of the structured content for a spec's tool, a short text for one of ours."""
     try:
         structured = result.dump()
         text = _text(tool, result, structured)
@@ -76,7 +76,7 @@ def _tell(result: Result, story: Story, structured: dict[str, Any]) -> None:
 def failure(
     group: Group, fault: Fault, redactor: Redactor, context: Mapping[str, object]
 ) -> Answer:
-    """A fault in the form of the group's spec, masked like everything that is shown."""
+    """Return a fault in the form of the group's spec, masked like everything that is shown."""
     error = redactor.texts(fault.render(group.envelope, context))
     structured = without_lone_surrogates({"error": error, **redactor.texts(fault.beside)})
     if not group.own:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TIMELINE_URI = "pilothouse://timeline"
 TOOLS_LIST = "tools/list"
-"""The topic of who hears that the list of tools has changed."""
+"""The topic of those who are notified that the list of tools has changed."""
 
 
 @dataclass(kw_only=True)
@@ -61,20 +61,20 @@ class Runtime:
     started_at: float
     limits: CallLimits
     debug_ports: DebugPorts
-    """Of all e2e sessions that are open."""
+    """Debugging ports of all e2e sessions that are open."""
     listeners: ListenerPorts
     """Ports of this machine on which Pilothouse itself answers."""
     shared: Session
-    """Holds the ports that exist once in this process."""
+    """Session that holds the ports that exist once in this process."""
     priority: CallPriority
     hub: HubPort | None = None
     paired: bool = False
-    """A Chrome with the extension was paired in this home."""
+    """Flag that a Chrome with the extension was paired in this home."""
     services: ServiceAddresses = field(default_factory=ServiceAddresses)
     """Services beside MCP, each with its address or why it is off."""
     _services_elsewhere: dict[str, str] = field(default_factory=dict)
     _tools: dict[str, Tool] = field(default_factory=dict)
-    """Of the groups that were imported."""
+    """Served tools of the groups that were imported, by name."""
 
     def learn(
         self,
@@ -84,8 +84,8 @@ class Runtime:
         services: dict[str, str],
         paired: bool,
     ) -> None:
-        """Other processes have these debugging ports, answer on those ports, and the hub has
-        these services, and knows of a paired Chrome or not."""
+        """Learn which debugging ports other processes have and on which ports they answer, which
+        services the hub has, and whether it knows of a paired Chrome."""
         if paired:
             self.learn_paired()
         self.debug_ports.elsewhere = frozenset(foreign)
@@ -93,7 +93,7 @@ class Runtime:
         self._services_elsewhere = services
 
     def learn_paired(self) -> None:
-        """Serve bookmark tools from now on, and tell the clients so."""
+        """Serve bookmark tools from now on, and notify the clients of it."""
         if self.paired:
             return
         self.paired = True
@@ -116,18 +116,18 @@ class Runtime:
 
     @cached_property
     def listings(self) -> dict[str, Listing]:
-        """What is served, by name; nothing is imported to say so."""
+        """The tools that are served, by name; nothing is imported for it."""
         listed = (listing for spec in self.specs for listing in spec.listings)
         return {listing.name: listing for listing in listed if self.selection.serves(listing)}
 
     @cached_property
     def unserved(self) -> dict[str, Listing]:
-        """The tools that there are beside those that are served."""
+        """The tools that exist beside those that are served, by name."""
         listed = (listing for spec in self.specs for listing in spec.listings)
         return {one.name: one for one in listed if one.name not in self.listings}
 
     def tool(self, name: str) -> Tool | None:
-        """A tool that is served, ready to be called: the first use imports its group alone."""
+        """Return a served tool, ready to be called: the first use imports its group alone."""
         if name not in self._tools and name in self.listings:
             spec = next(p for p in self.specs if any(name == one.name for one in p.listings))
             self._tools |= {tool.name: tool for tool in spec.tools if tool.name in self.listings}
@@ -135,7 +135,7 @@ class Runtime:
 
     @cached_property
     def registry(self) -> Registry:
-        """What is served, ready to be called: the first use imports all groups."""
+        """All that is served, ready to be called: the first use imports all groups."""
         whole = Registry.of(
             (tool for spec in self.specs for tool in spec.tools),
             (resource for spec in self.specs for resource in spec.resources),
@@ -145,7 +145,7 @@ class Runtime:
 
 
 class CallLimits:
-    """How often a principal may call; off unless production or asked for."""
+    """The limits on how often a principal may call; off unless production or asked for."""
 
     def __init__(self, settings: Settings) -> None:
         def per_minute(asked: int, default: int) -> RateLimit | None:
@@ -160,7 +160,7 @@ class CallLimits:
         return self._calls is not None or self._sessions is not None
 
     def admit(self, principal: str, tool: str) -> float:
-        """0.0, or the seconds until the principal may call this tool."""
+        """Return 0.0, or the seconds until the principal may call this tool."""
         if self._sessions is not None and tool == "startSession":
             wait = self._sessions.admit(principal)
             if wait:
@@ -169,7 +169,7 @@ class CallLimits:
 
 
 def too_many(runtime: Runtime, tool: Tool, wait: float) -> Answer:
-    """The answer to a call that came too early."""
+    """Return the answer to a call that came too early, and count it."""
     fault = RateLimited(
         f"too many calls of {tool.name} in the last minute",
         hint=f"wait {wait:.0f} s, then call {tool.name} again",
@@ -191,7 +191,7 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Keep a runtime until the block ends; then every session's ports are closed.
 
-    With a hub, what exists once on the machine is the hub's, and it tells what is `paired`.
+    With a hub, what exists once on the machine is the hub's, and it knows what is `paired`.
     """
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
@@ -280,7 +280,7 @@ async def open_runtime(
 
 @asynccontextmanager
 async def _tasks() -> AsyncIterator[TaskGroup]:
-    """Tasks that are cancelled when the block ends, and then waited for."""
+    """Open a group of tasks that are cancelled when the block ends, and then waited for."""
     async with anyio.create_task_group() as tasks:
         try:
             yield tasks

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pilothouse.server.render import Afterword
 
     type Provider = Callable[[Session], AbstractAsyncContextManager[object]]
-    """Opens one port for one session."""
+    """Function that opens one port for one session."""
 
 
 @dataclass(eq=False)
@@ -44,27 +44,27 @@ class Session:
     redactor: Redactor
     metrics: Metrics
     changed: Callable[[str], None]
-    """Tells subscribers that the resource of this URI has changed; returns at once."""
+    """Callback that notifies subscribers of a change of this URI's resource; returns at once."""
     provider: Callable[[type], Provider]
-    """How a port of this type is opened."""
+    """Function that returns the provider of a type of port."""
     debug_ports: DebugPorts = field(default_factory=DebugPorts)
-    """Of all agents' browsers; one book for the whole process."""
+    """Debugging ports of all agents' browsers; one object for the whole process."""
     listeners: set[int] = field(default_factory=set)
     """Ports of this machine on which Pilothouse itself answers."""
     priority: CallPriority = field(default_factory=CallPriority)
-    """What waits while calls are taken in and answered."""
+    """Sources that wait while calls are taken in and answered."""
     services: dict[str, str] = field(default_factory=dict)
     """Services beside MCP that are open in this process, each with its address or why it is off."""
     client_roots: Callable[[], Awaitable[Sequence[str]]] | None = None
-    """Asks a local client which folders it works in."""
+    """Function that asks a local client which folders it works in."""
     unserved: Callable[[], Collection[str]] = tuple
-    """Names the tools that exist and are not served: no text of ours may point to them."""
+    """Function that names the tools that are not served: no text of ours may point to them."""
     shared: Session | None = None
-    """Holds the ports that exist once in this process, whoever asks for them."""
+    """Session that holds the ports that exist once in this process, whoever asks for them."""
     hub: HubPort | None = None
-    """Has the services that exist once on the machine; None where this process has them itself."""
+    """Hub with the services that exist once on the machine; None where this process has them."""
     afterword: Callable[[], Afterword | None] | None = None
-    """Asked before each answer goes out: what has to be told below it, once."""
+    """Function called before each answer goes out, for a text that has to stand below it once."""
     timeline: Timeline = field(default_factory=Timeline)
     running_calls: int = 0
     last_call_at: float = 0.0
@@ -79,11 +79,11 @@ class Session:
 
     @property
     def name(self) -> str:
-        """What others see of whose it is: the same for every worker that serves this agent."""
+        """The name that others see for its agent: the same for every worker that serves it."""
         return self.hub.session if self.hub is not None else self.id
 
     async def port(self, kind: type) -> Any:
-        """The session's port of this type, opened now if it is not open yet.
+        """Return the session's port of this type, opening it now if it is not open yet.
 
         Raises:
             SessionEnded: the session ended before the port was open.
@@ -102,7 +102,7 @@ class Session:
         return self._ports[kind]
 
     def opened(self, kind: type) -> Any:
-        """The session's port of this type if it is open; None if not."""
+        """Return the session's port of this type if it is open; None if not."""
         return self._ports.get(kind)
 
     async def host(self) -> None:
@@ -128,7 +128,7 @@ class Session:
             wish.done.set()
 
     def close(self) -> None:
-        """Nothing is opened from now on; whoever still waits is told."""
+        """Open nothing from now on; whoever still waits gets SessionEnded."""
         self._wanted.close()
         with suppress(anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
             while True:
@@ -158,7 +158,7 @@ class HostedSessions:
         make: Callable[[str], Session],
         report: Callable[[str, Exception], None] = lambda key, error: None,
     ) -> None:
-        """`report` is told of a session whose ports could not be closed."""
+        """Begin without sessions; `report` is called for one whose ports could not be closed."""
         self._tasks = tasks
         self._make = make
         self._report = report
@@ -171,7 +171,7 @@ class HostedSessions:
         return iter([session for session, _ in self._open.values()])
 
     def get(self, key: str) -> Session:
-        """The session of a key, made on first use."""
+        """Return the session of a key, made on first use."""
         held = self._open.get(key)
         if held is None:
             session, scope = self._make(key), anyio.CancelScope()

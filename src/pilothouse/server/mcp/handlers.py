@@ -2,7 +2,7 @@
 
 2025-11-25 and before: `initialize`, a session, `resources/subscribe`. From 2026-07-28: neither;
 each request stands alone and `subscriptions/listen` is a stream. The SDK serves both over the
-same handlers; what differs is who a request belongs to and how a change is told.
+same handlers; what differs is who a request belongs to and how a change is notified.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     type Context = ServerRequestContext[Any, Any]
 
 LIST_TTL_MS = 60_000
-"""How long a client may keep the lists: they change with the version, the flags and a pairing."""
+"""Time for which a client may keep the lists; version, flags and a pairing change them."""
 
 WARM_UP_S = 0.2
-"""How long after the list was asked for the groups are imported: when it has gone out."""
+"""Seconds from the request for the list until the groups are imported: when it has gone out."""
 
 
 def build_server(runtime: Runtime, bypass: SdkBypass | None = None) -> Server[Any]:
-    """An SDK server whose handlers answer from the runtime; `bypass` if its wire has one."""
+    """Make an SDK server whose handlers answer from the runtime; `bypass` if its wire has one."""
     handlers = Handlers(runtime, bypass)
     fixed = CacheHint(ttl_ms=LIST_TTL_MS, scope="public")
     server: Server[Any] = _Server(
@@ -94,7 +94,7 @@ def build_server(runtime: Runtime, bypass: SdkBypass | None = None) -> Server[An
 
 
 class _Server(Server[Any]):
-    """Says in both eras that its list of tools may change: it grows with a paired Chrome."""
+    """A server that declares in both eras that its list of tools may change, by a pairing."""
 
     def get_capabilities(
         self, notification_options: NotificationOptions | None = None, *args: Any, **named: Any
@@ -110,15 +110,15 @@ class Handlers:
         self._runtime = runtime
         self._bypass = bypass
 
-    # Who asks
+    # Sessions of requests
 
     def session_of(self, ctx: Context) -> Session:
-        """The session that a request belongs to (see docs/architecture.md, Whose session)."""
+        """Return the session of a request (see docs/architecture.md, Whose session)."""
         self._meet(ctx)
         return self._runtime.sessions.get(self._key_of(ctx))
 
     def _meet(self, ctx: Context) -> None:
-        """Have a client of 2025 hear unasked of another list of tools, as it was told it would;
+        """Have a client of 2025 notified unasked of another list of tools, as was declared to it;
         one of 2026 asks for that by `subscriptions/listen`."""
         client, pusher = ctx.session._connection, self._runtime.pusher
         if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS and pusher.meet(
@@ -150,7 +150,7 @@ class Handlers:
     ) -> types.ListToolsResult:
         runtime = self._runtime
         self._meet(ctx)
-        # An agent thinks before it calls a tool that it was told of: time to import the groups.
+        # An agent thinks before it calls a tool that is listed: time to import the groups.
         asyncio.get_running_loop().call_later(WARM_UP_S, getattr, runtime, "registry")
         outputs = runtime.registry.tools if runtime.settings.output_schema else {}
         return types.ListToolsResult(
@@ -370,7 +370,7 @@ class Handlers:
         return types.SubscriptionsListenResult(meta=meta)
 
     async def _awaken(self, session: Session, uris: Sequence[str]) -> None:
-        """Open what tells of changes: who calls no tool before would never hear of one."""
+        """Open the ports that report changes: a client that calls no tool would get none."""
         for uri in uris:
             found = self._runtime.registry.resource_for(uri)
             if found is not None and not found[0].is_template:

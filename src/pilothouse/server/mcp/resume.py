@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from mcp.server.streamable_http import EventCallback, StreamableHTTPServerTransport
 
 RETRY_MS = 500
-"""When a client whose stream broke should ask for the rest of it."""
+"""Milliseconds after which a client whose stream broke should ask for the rest of it."""
 KEPT_STREAMS = 32
 KEPT_PER_STREAM = 64
 KEPT_CHARACTERS = 4 * 2**20
-"""What a session keeps for such a client; two screenshots fit, a session's whole past does not."""
+"""Most that a session keeps for such a client; two screenshots fit, its whole past does not."""
 
 
 class ResumableSessions(StreamableHTTPSessionManager):
-    """Gives each session its own store: the SDK names streams by request id, and every client
+    """Sessions with a store of their own: the SDK names streams by request id, and every client
     counts those from one, so a shared store would hand one session's answers to another."""
 
     def _admit_session(self, requestor: Any) -> StreamableHTTPServerTransport | None:
@@ -34,7 +34,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
 @dataclass
 class _Stream:
-    """The newest events of the answer to one request, or of the session's standing GET."""
+    """The newest events of the answer to one request, or of the session's lasting GET."""
 
     number: int
     events: deque[tuple[int, JSONRPCMessage | None]] = field(
@@ -49,11 +49,11 @@ _EVENT_ID = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
 """A stream's number, and that of an event in it, from one on."""
 _WHY = "the stream is not known here, so its answer is lost; call again"
 LOST = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INTERNAL_ERROR, message=_WHY))
-"""To who asks for a stream that is too old, or was another process's."""
+"""Answer to a client that asks for a stream that is too old, or was another process's."""
 
 
 class RecentEvents(EventStore):
-    """What a 2025-era session was sent last, so that a broken connection loses no answer."""
+    """The events that a 2025-era session was sent last: a broken connection loses no answer."""
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
@@ -96,14 +96,14 @@ class RecentEvents(EventStore):
                     await send_callback(EventMessage(message, f"{number}-{written}"))
             # The SDK goes on with a stream that is named here; one that is over must end.
             return name if name == GET_STREAM_KEY or not stream.answered else None
-        # Whoever waits for an answer would ask for ever, and goes when it hears that. Whoever only
-        # listens hears from now on what is said here.
+        # A client that waits for an answer would ask for ever, and leaves when it gets this error.
+        # One that only listens gets from now on what is sent here.
         await send_callback(EventMessage(LOST, None))
         return GET_STREAM_KEY
 
 
 def _characters(value: Any) -> int:
-    """About how much memory a JSON value takes, without writing it out."""
+    """Estimate how much memory a JSON value takes, without writing it out."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

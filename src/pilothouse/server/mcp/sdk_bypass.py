@@ -12,7 +12,7 @@ import secrets
 from pydantic_core import to_json
 
 LEAST = 16_384
-"""Smaller answers are not worth a ticket."""
+"""Least characters of an answer that is worth a ticket."""
 MOST_HELD = 64
 
 
@@ -25,7 +25,7 @@ class SdkBypass:
         self._next = 0
 
     def hold(self, text: str) -> str:
-        """The ticket for JSON that is both the text and the structured content of an answer."""
+        """Return a ticket for JSON that is both text and structured content of an answer."""
         self._next += 1
         ticket = f"{self._mark}{self._next}"
         self._held[ticket] = text
@@ -34,7 +34,7 @@ class SdkBypass:
         return ticket
 
     def deliver(self, line: str) -> bytes:
-        """A line of the wire with the content in the place of its ticket."""
+        """Return a line of the wire with the content in the place of its ticket."""
         start = line.find(self._mark) if self._held else -1
         if start < 0:
             return line.encode()

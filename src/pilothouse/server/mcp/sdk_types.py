@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pilothouse.server.render import Answer
 
 ROOTS_S = 2.0
-"""How long a client may take to say which folders it works in."""
+"""Seconds that a client may take to name the folders it works in."""
 
 
 async def roots_of(client: ServerSession) -> list[str]:
-    """The folders that a client names as its roots; none if it has no answer soon."""
+    """Return the folders that a client names as its roots; none if it does not answer soon."""
     offered = client.client_capabilities
     if offered is None or offered.roots is None or not client.can_send_request:
         return []
@@ -43,7 +43,7 @@ async def roots_of(client: ServerSession) -> list[str]:
 
 
 def describe(listing: Listing, tool: Tool | None) -> types.Tool:
-    """A tool as `tools/list` shows it; with what it returns if the declaration is given too."""
+    """Describe a tool for `tools/list`, with what it returns if the declaration is given too."""
     return types.Tool(
         name=listing.name,
         description=listing.description,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 GRACE_S = 2
-"""How long requests that are under way may take at the end."""
+"""Seconds that requests which are under way may take at the end."""
 CALLER = "caller"
-"""In the state of a request: who has connected (machine/net/local_users.py)."""
+"""Key in a request's state for who has connected (machine/net/local_users.py)."""
 
 
 @asynccontextmanager

@@ -39,7 +39,7 @@ _DRAINED = 4
 async def respond(
     send: Send, status: int, body: Any, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
-    """A short JSON answer."""
+    """Send a short JSON answer."""
     data = json.dumps(body).encode()
     await send(
         {
@@ -57,8 +57,8 @@ async def respond(
 
 
 class OriginGuard:
-    """Refuses foreign Hosts and Origins on every route, WebSocket upgrades included; and with
-    `access` foreign users."""
+    """A guard against foreign Hosts and Origins on every route, WebSocket upgrades included; and
+    with `access` against foreign users."""
 
     def __init__(
         self, app: ASGIApp, origin_policy: OriginPolicy, access: Access | None = None
@@ -122,7 +122,7 @@ async def _refuse(scope: Scope, send: Send, refused: AccessRefused) -> None:
 
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
-    """The whole body, or None when it is larger than it may be.
+    """Return the whole body, or None when it is larger than it may be.
 
     A body that is only somewhat too large is read and thrown away, because a client that is still
     sending when the connection closes sees a reset instead of the answer.
@@ -148,7 +148,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
 
 
 class SoundMessages:
-    """Lets only sound JSON-RPC through to an MCP endpoint, and not more than the rate allows."""
+    """A filter that lets only sound JSON-RPC through to an MCP endpoint, within the rate limit."""
 
     def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
         self._app = app
@@ -203,7 +203,7 @@ def _as_json(scope: Scope) -> Scope:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, followed by whatever else the client does."""
+    """Replay a body that was read already, followed by whatever else the client does."""
     given = False
 
     async def again() -> Message:

@@ -21,13 +21,13 @@ MOST_WAITING = 1_000
 
 
 class LogEcho:
-    """Sends log lines along one connection."""
+    """A sender of log lines along one connection."""
 
     def __init__(self, writer: StdioWriter) -> None:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        """That of the loop, which need not be woken by itself."""
+        """Id of the loop's thread, which need not wake the loop."""
         self._waiting: deque[str] = deque(maxlen=MOST_WAITING)
         self._is_due = False
         self._is_over = False

@@ -60,7 +60,7 @@ type Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class OAuthConfig:
-    """Whose tokens are taken, for whom they must be meant, and the scope they must carry."""
+    """The issuer whose tokens are taken, the audience that they must name, and their scope."""
 
     issuer: str
     audience: str
@@ -146,7 +146,7 @@ async def _get_json(url: str) -> object:
 
 
 def _usable_keys(document: object) -> dict[tuple[str, str], jwt.PyJWK]:
-    """The keys of a JWK set by kid and algorithm, without those that may not verify our tokens."""
+    """Return a JWK set's keys by kid and algorithm, without those unfit to verify our tokens."""
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
         raise ValueError("not a JWK set")
     keys: dict[tuple[str, str], jwt.PyJWK] = {}
@@ -174,7 +174,7 @@ class JwtVerifier:
         self._keys = _KeySet(config.jwks_url, clock, fresh_seconds)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Every bad token gives None, whatever is wrong with it; the reason is a debug message."""
+        """Verify a token; None for a bad one, whatever is wrong: a debug message has the reason."""
         try:
             claims = await self._claims(token)
             client_id = claims.get("client_id", claims.get("azp", claims["sub"]))
@@ -221,7 +221,7 @@ class JwtVerifier:
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float:
-    """A NumericDate. JSON as Python reads it also has true, NaN and Infinity: none is a time."""
+    """Read a NumericDate. JSON as Python reads it has true, NaN and Infinity: none is a time."""
     value = claims[name]
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000:
         return value
@@ -236,7 +236,7 @@ def _scopes(claims: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class BearerRefused:
-    """Why a caller is not let in, as it is answered."""
+    """A refusal of a caller, as it is answered."""
 
     status: int
     error: str
@@ -254,19 +254,19 @@ class BearerRefused:
 
 
 class BearerAuth:
-    """Lets callers of one server in who bring one valid bearer token, in the one Authorization
-    header and nowhere else."""
+    """The authentication of one server: callers need one valid bearer token, in the one
+    Authorization header and nowhere else."""
 
     def __init__(
         self, config: OAuthConfig, base_url: str, verifier: TokenVerifier | None = None
     ) -> None:
-        """`base_url` is how clients reach the server."""
+        """Take as `base_url` how clients reach the server."""
         self._config = config
         self._base_url = base_url
         self._verifier = verifier or JwtVerifier(config)
 
     async def judge(self, authorizations: Sequence[str], path: str) -> AccessToken | BearerRefused:
-        """Who calls the endpoint at `path`, by all Authorization headers of the request."""
+        """Judge who calls the endpoint at `path`, by all Authorization headers of the request."""
         one = authorizations[0] if len(authorizations) == 1 else ""
         scheme, _, text = one.partition(" ")
         token = await self._verifier.verify_token(text) if scheme.lower() == "bearer" else None
@@ -283,7 +283,7 @@ class BearerAuth:
         return BearerRefused(status, error, why, challenge)
 
     def protect(self, app: ASGIApp, path: str) -> ASGIApp:
-        """`app` behind a token for the endpoint at `path`."""
+        """Put `app` behind a token for the endpoint at `path`."""
         return _Protected(app, self, path)
 
     def metadata_routes(self, paths: Sequence[str]) -> list[Route]:
@@ -295,8 +295,8 @@ class BearerAuth:
 
 
 class _Protected:
-    """In place of the SDK's RequireAuthMiddleware, which leaves out the `scope` that the MCP spec
-    wants in a challenge, fails on WebSockets, and takes the first of several Authorization headers.
+    """A stand-in for the SDK's RequireAuthMiddleware, which leaves out the `scope` that MCP wants
+    in a challenge, fails on WebSockets, and takes the first of several Authorization headers.
     """
 
     def __init__(self, app: ASGIApp, gate: BearerAuth, path: str) -> None:
@@ -316,8 +316,8 @@ class _Protected:
 
 
 def metadata_routes(resource_url: str, config: OAuthConfig) -> list[Route]:
-    """RFC 9728 metadata of one endpoint: at its own well-known path, and at the bare one that
-    clients fall back to (with several endpoints, the first one's routes answer there)."""
+    """Make the routes of an endpoint's RFC 9728 metadata: its own well-known path, and the bare
+    one that clients fall back to (with several endpoints, the first one's routes answer there)."""
     # From text: an AnyHttpUrl would add a slash to a bare issuer, which is another issuer.
     document = ProtectedResourceMetadata.model_validate(
         {"resource": resource_url, "authorization_servers": [config.issuer]}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.server.runtime import Runtime
 
     type Guarded = Callable[[ASGIApp], ASGIApp]
-    """Lets only callers through who may see what a session did."""
+    """Wrapper that lets only callers through who may see what a session did."""
     type CheckHealth = Callable[[Request], Awaitable[Response]]
 
 _KINDS_OF_MEMORY = {"anonymous": "RssAnon", "file": "RssFile", "shared": "RssShmem"}
@@ -44,9 +44,9 @@ class Pages:
     """HTML of the status page for the URL by which it was asked for."""
     css: str
     shell: Mapping[str, Callable[[Request], Response]] = field(default_factory=dict)
-    """What the dashboard is made of, by path. It holds no data: everybody may have it."""
+    """Files of the dashboard, by path. They hold no data: everybody may have them."""
     api: Mapping[str, ASGIApp] = field(default_factory=dict)
-    """What the dashboard asks for, by path."""
+    """Applications that the dashboard asks for data, by path."""
 
     def html(self, request: Request) -> Response:
         return HTMLResponse(self.page(str(request.base_url).rstrip("/")), headers=_PAGE_HEADERS)
@@ -58,7 +58,7 @@ class Pages:
 def page_routes(
     runtime: Runtime, pages: Pages, guarded: Guarded, check_health: CheckHealth
 ) -> list[Route]:
-    """The routes of all that is no MCP."""
+    """Return the routes of all that is no MCP."""
     return [
         Route("/health", check_health),
         Route("/metrics", endpoint=AsgiEndpoint(guarded(_metrics(runtime)))),
@@ -88,7 +88,7 @@ def _asgi(respond: Callable[[Request], Response]) -> ASGIApp:
 
 
 def health(runtime: Runtime) -> dict[str, Any]:
-    """What the e2e spec's health check shows."""
+    """Return what the e2e spec's health check shows."""
     return {
         "status": "ok",
         "version": __version__,
@@ -120,7 +120,7 @@ def memory_by_kind() -> dict[str, int]:
 
 
 def resident_bytes() -> int:
-    """This process' resident memory."""
+    """Return the bytes of this process' resident memory."""
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -140,7 +140,7 @@ def _metrics(runtime: Runtime) -> ASGIApp:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound listening socket. Raises OSError when the port is taken."""
+    """Open a bound listening socket. Raises OSError when the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio turns Nagle's delay off only where it is.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

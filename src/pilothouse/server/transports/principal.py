@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def principal_of(scope: Scope) -> str | None:
-    """The caller of an authenticated request; None without authentication."""
+    """Return the caller of an authenticated request; None without authentication."""
     user = scope.get("user")
     return name_of(user.access_token) if isinstance(user, AuthenticatedUser) else None
 
 
 def name_of(token: AccessToken) -> str:
-    """Whoever has this token."""
+    """Return the name of whoever has this token."""
     client_id, issuer, subject = principal_components(token)
     # JSON keeps the parts apart: no two different callers give the same string.
     return json.dumps([issuer, client_id, subject])

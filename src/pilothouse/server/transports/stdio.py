@@ -30,7 +30,7 @@ _WIDE = 1 << 20
 
 @contextmanager
 def claimed_stdio() -> Iterator[tuple[int, int]]:
-    """Private descriptors of the wire; the standard ones are diverted until the block ends."""
+    """Open private descriptors of the wire, diverting the standard ones until the block ends."""
     wire_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     wire_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -67,7 +67,7 @@ async def _ready(fd: int, watch: Callable[..., None], unwatch: Callable[[int], b
 
 
 class StdioWriter:
-    """Writes lines, one after the other, without blocking the event loop."""
+    """A writer of lines, one after the other, that does not block the event loop."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class StdioWriter:
         bypass: SdkBypass | None = None,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
-        """`answered` is called when a line was written."""
+        """Write to `fd`; `answered` is called when a line was written."""
         self._fd = fd
         self._answered = answered
         self._bypass = bypass or SdkBypass()
         self._turn = asyncio.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        # Our end of a pipe or a socket may be told not to block; a terminal is shared with others
+        # Our end of a pipe or a socket may be set not to block; a terminal is shared with others
         # who would be surprised. There, what surely fits is written piece by piece.
         self._piece = select.PIPE_BUF
         mode = os.fstat(fd).st_mode
@@ -99,7 +99,7 @@ class StdioWriter:
         return len(text)
 
     async def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing, as nothing is held back."""
 
     async def _send(self, data: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class StdioWriter:
 
 
 def _widened(fd: int) -> int:
-    """Room for a whole page of events, so that a reader is woken once; how much can be written."""
+    """Make room for a whole page of events, to wake a reader once; return the bytes that fit."""
     with suppress(AttributeError, OSError):  # only Linux has it, and a user may have no more left
         return fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _WIDE)
     return _CHUNK
@@ -132,9 +132,9 @@ class StdioReader:
         are_sound: bool = False,
         asked: Callable[[], None] = lambda: None,
     ) -> None:
-        """
+        """Read lines from `fd`.
+
         Args:
-            fd: Where the lines come from.
             writer: Answers those that are not sound.
             are_sound: Whoever wrote the lines has looked at them already.
             asked: Is called when a line has come.
@@ -158,7 +158,7 @@ class StdioReader:
             yield raw.decode()
 
     async def _split(self) -> AsyncIterator[bytes]:
-        """Lines without their end. One that is too long is kept up to one byte over the limit."""
+        """Yield lines without their end; too long a one is kept up to a byte over the limit."""
         loop = asyncio.get_running_loop()
         splitter = Splitter(jsonrpc.MAX_BYTES + 1)
         while True:

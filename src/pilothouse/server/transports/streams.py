@@ -1,7 +1,7 @@
 """Event streams that last for as long as their clients like, ended when the server ends.
 
-A server waits at its end for the requests that are under way. Who only listens would be waited for
-in vain, and then be cut off as if something had failed.
+A server waits at its end for the requests that are under way. A request that only listens would be
+waited for in vain, and then be cut off as if something had failed.
 """
 
 from __future__ import annotations

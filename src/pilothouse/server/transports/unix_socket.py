@@ -1,4 +1,4 @@
-"""The line server of a worker: the same as stdio, on a unix socket. A relay comes there by itself.
+"""The line server of a worker: the same as stdio, on a unix socket. Relays connect by themselves.
 
 A worker that is to end takes no more, and still answers what it has taken: a relay whose line was
 not taken any more knows that it was not, and has another worker serve it.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 ROOM = 1 << 20
 SETTLE_S = 0.05
-"""Until what was read last has become a call."""
+"""Seconds until a line that was read last has become a call."""
 FINISH_S = 2.0
-"""How long calls may take that run when the worker is to end."""
+"""Seconds that calls may take that run when the worker is to end."""
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ class _LineServer:
         self._links: set[socket.socket] = set()
         self._is_closing = False
         self._left = anyio.Event()
-        """Somebody has hung up."""
+        """Event that a connection has ended."""
 
     async def accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -104,13 +104,13 @@ class _LineServer:
             self._left.set()
 
     async def _until_answered(self, reader: StdioReader) -> AsyncIterator[str]:
-        """The lines. The server gives up what it does at their end: where that end is our own
-        doing, it comes when the calls are done."""
+        """Yield the lines. The server gives up what it does at their end: where that end is our
+        own doing, it comes when the calls are done."""
         async for line in reader:
             yield line
         if self._is_closing:
             with anyio.move_on_after(FINISH_S):
                 await anyio.sleep(SETTLE_S)
-                # Calls do not tell of their end.
+                # Calls do not report their end.
                 while any(session.running_calls for session in self._runtime.sessions):  # noqa: ASYNC110
                     await anyio.sleep(0.005)
