@@ -12,8 +12,8 @@ import pytest
 
 from pilothouse import __version__
 from tests.support.command_line import run
-from tests.support.second_user import UID as ANOTHER
 from tests.support.second_user import needs_root
+from tests.support.second_user_child import UID as ANOTHER
 from tests.support.servers import FIXTURE_APP, RawStdio, http_server
 
 if TYPE_CHECKING:
