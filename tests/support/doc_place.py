@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.support import forkserver
 from tests.support.npm import PEERS
 from tests.support.peers import DEVTOOLS
-from tests.support.servers import FIXTURE_APP, ROOT, ServerLog, environment
+from tests.support.servers import FIXTURE_APP, PRODUCT, ROOT, ServerLog, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +35,8 @@ STAND_INS = {
     "make": f'exec {shutil.which("make") or "make"} --dry-run -C {shlex.quote(str(ROOT))} "$@"',
     "npm": f"echo {shlex.quote(str(PEERS / 'node_modules'))}",
     "npx": f'shift\nexec node {shlex.quote(str(DEVTOOLS))} --no-usage-statistics "$@"',
-    "my-server": f'{PYTHON} -m {FIXTURE_APP} serve --standalone "$@"',
-    "pilothouse": f'{PYTHON} -m pilothouse "$@"',
 }
+FORKED = {"my-server": (FIXTURE_APP, "serve", "--standalone"), "pilothouse": (PRODUCT,)}
 
 
 class Place:
@@ -51,6 +51,9 @@ class Place:
         programs.mkdir()
         for name, script in STAND_INS.items():
             self._program(programs / name, script)
+        for name, words in FORKED.items():
+            command = shlex.join(forkserver.command(*words))
+            self._program(programs / name, f'exec {command} "$@"')
         for name in CLIENTS:
             note = f"{PYTHON} -c 'import json, sys; print(json.dumps(sys.argv[1:]))'"
             script = f'{note} {name} "$@" >> {shlex.quote(str(self._said))}'
