@@ -1,8 +1,10 @@
-"""Every view, looked at in light and dark and used with the keyboard alone."""
+"""Every view, looked at in light and dark and used with the keyboard alone; the packets; and that
+the guide tells of them as they are."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.dashboard import AXE, VIEWS, board
+from tests.support.driving import size
+from tests.support.servers import ROOT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -22,6 +26,14 @@ GROUNDS = {"light": "rgb(244, 246, 248)", "dark": "rgb(15, 21, 27)"}
 GRAVE = ("serious", "critical")
 CART = {"Timeline": "200 /api/cart", "Network": "/api/cart", "Packets": "/api/cart"}
 """What tells of the lamp in the cart."""
+GUIDE = (ROOT / "docs" / "guides" / "dashboard.md").read_text()
+PICTURES = ROOT / "docs" / "pictures"
+TAKEN = {
+    "dashboard-light.png": ("Timeline", "light"),
+    "dashboard-dark.png": ("Timeline", "dark"),
+    "dashboard-network.png": ("Network", "light"),
+}
+WIDTH = 1440
 
 
 def settled(seen: Board, view: str) -> None:
@@ -206,3 +218,123 @@ def test_the_page_is_drawn_though_its_stream_says_nothing_yet(
     expect(page.get_by_role("heading", name="Pilothouse", exact=True)).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="Connecting")).to_be_visible()
     page.close()
+
+
+# The packets: who may see them, their filter, and an exchange in full
+
+
+def unlock(seen: Board, token: str) -> None:
+    seen.page.get_by_label("Token").fill(token)
+    seen.page.keyboard.press("Enter")
+
+
+def test_the_token_is_asked_for_once_and_a_wrong_one_is_refused(
+    intercepted: tuple[str, str], browser: Browser
+) -> None:
+    url, token = intercepted
+    with board(browser, url, "#packets") as seen:
+        expect(seen.page.get_by_text("pilothouse token")).to_be_visible()
+        assert not any("/api/packets/" in asked for asked in seen.requests)
+        unlock(seen, "x" * len(token))
+        expect(seen.page.get_by_role("alert")).not_to_be_empty()
+        expect(seen.rows).to_have_count(0)
+        expect(seen.page.get_by_label("Token")).to_be_focused()  # to try the next one at once
+        unlock(seen, token)
+        expect(seen.rows.filter(has_text="/api/cart").first).to_be_visible()
+        seen.page.reload()
+        expect(seen.rows.filter(has_text="/api/cart").first).to_be_visible()
+        assert token not in seen.page.url
+
+
+def test_what_is_wrong_in_a_filter_is_shown_where_it_stands(
+    intercepted: tuple[str, str], browser: Browser
+) -> None:
+    url, token = intercepted
+    with board(browser, url, "#packets") as seen:
+        unlock(seen, token)
+        field = seen.page.get_by_role("searchbox")
+        field.fill("method == POST && statu >= 400")
+        trouble = seen.page.locator("#filter-trouble")
+        expect(trouble).to_contain_text("statu")
+        expect(trouble).to_contain_text("did you mean status?")
+        expect(field).to_have_attribute("aria-invalid", "true")
+        mark = seen.page.locator(".caret")
+        indent, letter = mark.evaluate(
+            "mark => { const style = getComputedStyle(mark);"
+            " const pen = document.createElement('canvas').getContext('2d'); pen.font = style.font;"
+            " return [parseFloat(style.paddingLeft), pen.measureText('0').width] }"
+        )
+        assert round(indent / letter) == "method == POST && statu".index("statu")
+        # The rows of the last good filter stay, and a mended one is carried out by itself.
+        expect(seen.rows.first).to_be_visible()
+        field.fill("method == POST && url =~ /api/cart")
+        expect(trouble).to_be_empty()
+        expect(seen.rows.filter(has_not_text="/api/cart")).to_have_count(0)
+        expect(seen.rows).to_have_count(2)
+        field.fill("")
+        expect(seen.rows.filter(has_not_text="/api/cart").first).to_be_visible()
+
+
+def test_an_exchange_is_shown_with_both_heads_and_pretty_bodies(
+    intercepted: tuple[str, str], browser: Browser
+) -> None:
+    url, token = intercepted
+    with board(browser, url, "#packets") as seen:
+        unlock(seen, token)
+        seen.rows.filter(has_text="/api/cart").first.click()
+        panel = seen.page.get_by_role("complementary")
+        expect(panel).to_contain_text("Request headers")
+        expect(panel).to_contain_text('{\n  "item": "lamp"\n}')
+        expect(panel).to_contain_text("Response body")
+        expect(panel).to_contain_text("200")
+        assert seen.troubles == [] or all("401" in said for said in seen.troubles)
+
+
+# docs/guides/dashboard.md: its views and keys are those of the page, which its pictures show
+
+
+def test_the_guide_names_the_views_and_the_keys_of_the_page(
+    intercepted: tuple[str, str], browser: Browser
+) -> None:
+    views = re.findall(r"^\| ([A-Z]\w+) \|", GUIDE, re.M)
+    keys = re.findall(r"^\| (`.+`) \| (.+) \|$", GUIDE, re.M)
+    with board(browser, intercepted[0]) as seen:
+        tabs = seen.page.get_by_role("tab").all_inner_texts()
+        assert [tab.split()[0] for tab in tabs] == views == list(VIEWS)
+        seen.press("?")
+        help = seen.page.get_by_role("dialog", name="Keyboard")
+        expect(help).to_be_visible()
+        shown = help.locator("dl > div").evaluate_all(
+            "rows => rows.map(row => [[...row.querySelectorAll('kbd')].map(key => key.textContent),"
+            " row.querySelector('dd').textContent])"
+        )
+    assert [[re.findall(r"`([^`]+)`", names), does] for names, does in keys] == shown
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_its_pictures_show_what_happened(
+    intercepted: tuple[str, str], browser: Browser, name: str
+) -> None:
+    view, scheme = TAKEN[name]
+    with board(browser, intercepted[0], scheme=scheme) as seen:
+        seen.show(view)
+        seen.rows.filter(has_text="500").filter(has_text="broken").last.click()
+        panel = seen.page.get_by_role("complementary")
+        expect(panel).to_contain_text("Related")
+        expect(panel).to_contain_text("the stock service said no")
+        taken = picture(seen)
+    assert size(taken)[0] == WIDTH
+    if os.environ.get("PILOTHOUSE_WRITE_PICTURES"):
+        (PICTURES / name).write_bytes(taken)
+
+
+def picture(seen: Board) -> bytes:
+    seen.page.mouse.move(0, 0)
+    return seen.page.screenshot(animations="disabled")
+
+
+def test_the_pictures_in_the_guide_and_the_readme_are_there_and_readable() -> None:
+    for name in TAKEN:
+        assert f"../pictures/{name}" in GUIDE
+        assert size((PICTURES / name).read_bytes())[0] == WIDTH
+    assert "docs/pictures/dashboard-light.png" in (ROOT / "README.md").read_text()
