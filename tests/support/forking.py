@@ -11,6 +11,7 @@ from pilothouse.hub.mcp.template import Template
 from pilothouse.hub.model import Key, SessionRecord
 from pilothouse.hub.workers.builtin import Builtin, ForkedWorker
 from pilothouse.machine.child import start_child
+from tests.support import forkserver
 from tests.support.servers import ROOT, environment
 
 if TYPE_CHECKING:
@@ -26,10 +27,14 @@ START_S = 30.0
 async def forking(
     sockets: Path, mark: str, module: str = SIMPLE, tmp: str = "", **settings: Any
 ) -> AsyncIterator[Builtin]:
-    """A kind whose parent is the given module; with these settings for all workers."""
+    """A kind whose parent is the given module; with these settings for all workers.
+
+    The product's own is forked, unless the environment asks for real processes.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    is_real = module != PRODUCT or forkserver.REAL_PROCESSES.items() <= os.environ.items()
     kind = Builtin(
-        argv=[sys.executable, "-m", module],
+        argv=[sys.executable, "-m", module] if is_real else forkserver.command(module),
         folder=sockets,
         cwd=ROOT,
         env=environment({"LC_MARK": mark, **({"TMPDIR": tmp} if tmp else {})}),

@@ -30,6 +30,18 @@ def living(mark: str, *, variable: str = "LC_MARK", named: str = "") -> list[psu
     return found
 
 
+def workers(mark: str) -> list[psutil.Process]:
+    """Return the living that a parent of workers has forked: they have its own command line."""
+    family = {one.pid: one for one in living(mark)}
+    found = []
+    for one in family.values():
+        with suppress(psutil.Error):  # it is just ending
+            parent = family.get(one.ppid())
+            if parent is not None and parent.cmdline() == one.cmdline():
+                found.append(one)
+    return found
+
+
 def commands_below(pid: int) -> frozenset[str]:
     """Return the commands of all processes below one, each with how often it runs: of a browser its
     first alone, and without Playwright's driver, which the first session starts for all."""

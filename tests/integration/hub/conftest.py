@@ -26,11 +26,20 @@ collect_ignore = [] if sys.platform == "linux" else ["test_forked.py"]
 
 
 @pytest.fixture
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """In the environment of all that a test starts; nothing that bears it may outlive the test."""
-    mine = uuid.uuid4().hex
+def real_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a test's hubs, and the parents of their workers, started by the commands users have.
+
+    For tests of whose child somebody is, what a process has inherited and what is left of one that
+    was killed: what is forked instead differs there.
+    """
     for variable, value in REAL_PROCESSES.items():
         monkeypatch.setenv(variable, value)
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """In the environment of all that a test starts; nothing that bears it may outlive the test."""
+    mine = uuid.uuid4().hex
     yield mine
     none_left(living(mine))
 

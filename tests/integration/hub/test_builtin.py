@@ -66,6 +66,7 @@ class Agent:
         return Use((await get(self.worker.address, USE_PATH)).body)
 
 
+@pytest.mark.usefixtures("real_processes")
 async def test_many_workers_at_once_each_answer_in_both_eras(
     sockets: Path, mark: str, tmp_path: Path
 ) -> None:
@@ -151,13 +152,14 @@ async def test_a_worker_that_is_asked_to_end_leaves_nothing_of_its_browser_behin
     everybodys.mkdir()
     async with forking(sockets, mark, PRODUCT, tmp=str(everybodys)) as kind:
         await kind.prepare()
+        before = living(mark)
         worker = await forked(kind, cwd=str(tmp_path), home=str(tmp_path / "home"))
         agent = await Agent.meet(worker)
         command = [sys.executable, "shop.py"]
         await agent.call("startSession", command=command, cwd=str(tmp_path), env={"LC_MARK": mark})
         assert profiles(sockets)
         await worker.stop(CALL_S)
-        await until(lambda: len(living(mark)) == 1)
+        await until(lambda: living(mark) == before)
         assert profiles(sockets) == []
         await until(lambda: os.listdir(sockets) == [])
         assert os.listdir(everybodys) == []
@@ -183,6 +185,8 @@ async def test_a_worker_with_a_browser_is_in_use_and_takes_it_along_when_it_is_k
 ) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     async with forking(sockets, mark, PRODUCT) as kind:
+        await kind.prepare()
+        before = living(mark)
         worker = await forked(kind, cwd=str(tmp_path), home=str(tmp_path / "home"))
         agent = await Agent.meet(worker)
         assert await agent.use() is Use.NONE
@@ -195,7 +199,7 @@ async def test_a_worker_with_a_browser_is_in_use_and_takes_it_along_when_it_is_k
         assert any("shop.py" in one for one in words)
         assert profiles(sockets)
         os.kill(worker.pid, signal.SIGKILL)
-        await until(lambda: len(living(mark)) == 1)
+        await until(lambda: living(mark) == before)
         await until(lambda: os.listdir(sockets) == [])
         # Some of a browser's processes write over the mark.
         await until(lambda: not any(one.is_running() for one in below))

@@ -19,10 +19,11 @@ from pilothouse.hub.workers import Running, StartFailed, command
 from pilothouse.hub.workers.command import HttpCommand, StdioCommand
 from pilothouse.hub.workers.spawned import CommandLaunch
 from pilothouse.machine.child import start_child
+from tests.support import forkserver
 from tests.support.listener_rig import hello
 from tests.support.living import living
 from tests.support.rounds import ROUNDS
-from tests.support.servers import ROOT, environment
+from tests.support.servers import FIXTURE_APP, ROOT, environment
 from tests.support.until import until
 
 if TYPE_CHECKING:
@@ -368,7 +369,7 @@ async def test_in_the_2026_era_a_client_that_leaves_cancels_its_request(
 async def test_a_real_server_s_template_is_captured_in_both_eras_and_nothing_stays(
     commands: Commands, mark: str, over: str, words: list[str]
 ) -> None:
-    argv = [sys.executable, "-m", "tests.support.fixture_app", *words]
+    argv = forkserver.command(FIXTURE_APP, *words)
     kind = commands.kind(*argv, over=over)
     both = await asyncio.gather(kind.template(), kind.template())
     assert both[0] is both[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -12,7 +11,7 @@ import psutil
 import pytest
 
 from pilothouse.hub.workers.capacity import NEW_WORKER_BYTES
-from tests.support.forkserver import REAL_PROCESSES
+from tests.support import forkserver
 from tests.support.http_agent import GUARD_S, HttpAgent
 from tests.support.servers import FIXTURE_APP, PRODUCT, ROOT, Server, http_server
 from tests.support.until import wait_until
@@ -28,7 +27,7 @@ LOST_S = 1.0
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Server]:
-    with http_server(module=PRODUCT, env=REAL_PROCESSES) as server:
+    with http_server(module=PRODUCT) as server:
         yield server
 
 
@@ -106,7 +105,7 @@ def test_a_hub_whose_workers_cannot_start_is_unavailable_until_they_can(place: A
         assert found.status_code == 503
         assert found.json()["status"] == "unavailable"
         assert str(script) in found.json()["reason"]
-        argv = shlex.join([sys.executable, "-m", FIXTURE_APP])
+        argv = shlex.join(forkserver.command(FIXTURE_APP))
         script.write_text(f"#!/bin/sh\nexec {argv}\n")
         script.chmod(0o700)
         wait_until(lambda: health(server).status_code == 200, "workers that start")

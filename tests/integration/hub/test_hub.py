@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 import re
 import signal
+import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import psutil
 import pytest
 
 from pilothouse.hub.notices import RESET
-from tests.support.forkserver import REAL_PROCESSES
 from tests.support.http_agent import HttpAgent, told
 from tests.support.listener_rig import hello
 from tests.support.living import living
+from tests.support.living import workers as workers_of
 from tests.support.servers import PRODUCT, Server, http_server
 from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import psutil
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +36,13 @@ GONE_S = 30.0
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Server]:
-    with http_server(module=PRODUCT, env=REAL_PROCESSES) as server:
+    with marked() as server:
         yield server
+
+
+def marked(*args: str) -> AbstractContextManager[Server]:
+    """A hub whose processes are known by their mark."""
+    return http_server(*args, module=PRODUCT, env={"LC_MARK": uuid.uuid4().hex})
 
 
 def session_of(result: dict[str, Any]) -> str:
@@ -44,14 +51,7 @@ def session_of(result: dict[str, Any]) -> str:
 
 
 def workers(hub: Server) -> list[psutil.Process]:
-    """Those that were forked: they are below the warm parent."""
-    parents: dict[int, int] = {}
-    below = psutil.Process(hub.process.pid).children(recursive=True)
-    for one in below:
-        with suppress(psutil.Error):  # it is just ending
-            if "pilothouse.hub.workers.worker" in one.cmdline():
-                parents[one.pid] = one.ppid()
-    return [one for one in below if parents.get(one.pid) in parents]
+    return workers_of(hub.process.environ["LC_MARK"])
 
 
 def metric(hub: Server, sample: str) -> float:
@@ -146,9 +146,10 @@ def test_foreign_hosts_and_sites_are_refused_everywhere(hub: Server, path: str) 
 
 
 async def test_an_idle_worker_is_ended_and_its_session_goes_on() -> None:
-    with http_server("--worker-idle", "1", module=PRODUCT) as hub:
+    with marked("--worker-idle", "1") as hub:
         agent = HttpAgent(hub.url).open()
         first = agent.call("status")["content"]
+        assert len(workers(hub)) == 1
         await until(lambda: metric(hub, 'pilothouse_workers_ended_total{why="idle"}') >= 1)
         await until(lambda: workers(hub) == [])
         again = agent.call("status")["content"]
@@ -158,7 +159,7 @@ async def test_an_idle_worker_is_ended_and_its_session_goes_on() -> None:
 
 async def test_idle_workers_make_room_and_a_full_hub_says_when_to_come_back() -> None:
     limits = ("--max-workers", "1", "--max-sessions", "2")
-    with http_server(*limits, module=PRODUCT, env=REAL_PROCESSES) as hub:
+    with marked(*limits) as hub:
         agents = [HttpAgent(hub.url).open() for _ in range(2)]
         for agent in (*agents, agents[0]):
             assert not agent.call("status")["isError"]
@@ -180,6 +181,7 @@ def test_a_worker_that_cannot_start_is_told_with_its_last_words_and_when_to_come
             assert "no licence" in refused.json()["error"]["message"]
 
 
+@pytest.mark.usefixtures("real_processes")
 async def test_sigterm_ends_the_hub_and_all_its_workers_with_exit_code_0(mark: str) -> None:
     with http_server(module=PRODUCT, env={"LC_MARK": mark}) as hub:
         for _ in range(3):
@@ -191,6 +193,7 @@ async def test_sigterm_ends_the_hub_and_all_its_workers_with_exit_code_0(mark: s
 
 
 @pytest.mark.leaves_files  # what was killed cannot tidy up; the next hub does
+@pytest.mark.usefixtures("real_processes")
 async def test_nothing_outlives_a_hub_that_is_killed(mark: str) -> None:
     with http_server(module=PRODUCT, env={"LC_MARK": mark}) as hub:
         for _ in range(3):
@@ -205,6 +208,7 @@ def profiles(folder: Path) -> list[Path]:
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("real_processes")
 async def test_the_next_hub_removes_the_profiles_of_browsers_that_were_killed(
     mark: str, sockets: Path, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_status_shows_the_hub_and_stop_ends_it(tmp_path: Path, mark: str) -> Non
 
 
 @pytest.mark.leaves_files  # what was killed cannot tidy up; the next hub does
+@pytest.mark.usefixtures("real_processes")
 def test_stop_ends_also_a_hub_that_does_not_answer(tmp_path: Path, mark: str) -> None:
     env = {"PILOTHOUSE_HOME": str(tmp_path), "LC_MARK": mark}
     with http_server(module=PRODUCT, env=env) as hub:

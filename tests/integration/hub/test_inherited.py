@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from pilothouse.core.child_env import own_environment, server_environment
+from tests.support import forkserver
 from tests.support.agent import Agent
 from tests.support.http_agent import HttpAgent
 from tests.support.living import living
@@ -26,7 +27,10 @@ from tests.support.servers import FIXTURE_APP, PRODUCT, http_server
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"),
+    pytest.mark.usefixtures("real_processes"),
+]
 
 SECRET = "k3ep-th1s"
 """In the value of everything that no child may have."""
@@ -56,7 +60,6 @@ import http.server, os
 pages = http.server.SimpleHTTPRequestHandler
 http.server.test(pages, port=int(os.environ["PORT"]), bind="127.0.0.1")
 """
-FIXTURE = [sys.executable, "-m", FIXTURE_APP]
 KINDS = {
     "dev server": "app.py",
     "engine": "pilothouse.intercept.engine",
@@ -64,6 +67,11 @@ KINDS = {
     "browser": "--user-data-dir=",
 }
 """What each has in its command line."""
+
+
+def fixture(*args: str) -> str:
+    """Return the command line of another server: what it is given, its shim has of a real start."""
+    return shlex.join(forkserver.command(FIXTURE_APP, *args))
 
 
 class Family:
@@ -141,21 +149,17 @@ def test_nothing_of_a_terminal_reaches_what_is_started_without_a_hub(
 
 
 @pytest.mark.parametrize(
-    "worker",
-    [
-        f"stdio:{shlex.join(FIXTURE)}",
-        f"http:{shlex.join(FIXTURE)} serve --port {{port}}",
-    ],
+    ("over", "args"),
+    [("stdio", ()), ("http", ("serve", "--port", "{port}"))],
     ids=["stdio", "http"],
 )
 def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
-    sockets: Path, mark: str, worker: str
+    sockets: Path, mark: str, over: str, args: tuple[str, ...]
 ) -> None:
     terminal = {**TERMINAL, "LETTER": "a", "LETTER_TWO": "b", "ANOTHER": SECRET}
     with relay_home(sockets, mark) as home:
-        named = ("LETTER", "LETTER_TWO", "PYTHONPATH")  # the last for a module of the tests
-        flags = [word for name in named for word in ("--worker-env", name)]
-        with home.agent("--worker", worker, *flags, **terminal) as agent:
+        flags = [word for name in ("LETTER", "LETTER_TWO") for word in ("--worker-env", name)]
+        with home.agent("--worker", f"{over}:{fixture(*args)}", *flags, **terminal) as agent:
             assert agent.call("echo_code", text="hi")["said"] == ["hi"]
             family = Family(mark, agent.process.pid)
             family.check()
@@ -169,7 +173,7 @@ def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
             told = [
                 line["details"]["worker"] for line in lines if line["event"] == "worker_ports_open"
             ]
-            assert [name.partition(":")[0] for name in told] == ["http"] * worker.startswith("http")
+            assert [name.partition(":")[0] for name in told] == ["http"] * (over == "http")
             for environ in found:
                 assert environ.keys() >= EVERYBODY
                 assert (environ["LETTER"], environ["LETTER_TWO"]) == ("a", "b")
@@ -180,7 +184,7 @@ def test_another_server_as_a_worker_gets_what_is_let_through_and_no_more(
 
 def test_a_hub_that_runs_in_the_terminal_itself_hands_on_as_little(mark: str) -> None:
     env = {name: value for name, value in TERMINAL.items() if name != HUB_SECRET}
-    flags = ("--worker", f"stdio:{shlex.join(FIXTURE)}")
+    flags = ("--worker", f"stdio:{fixture()}")
     with http_server(*flags, module=PRODUCT, env={**env, "LC_MARK": mark}) as hub:
         HttpAgent(hub.url).open().call("echo_code", text="hi")
         family = Family(mark, hub.process.pid)

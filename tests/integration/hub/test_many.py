@@ -67,6 +67,7 @@ def running(hub: Server) -> int:
 
 
 @pytest.mark.leaves_files  # what was killed cannot tidy up; the next hub of its home does
+@pytest.mark.usefixtures("real_processes")
 async def test_nothing_outlives_a_hub_that_is_killed_and_the_next_one_serves(
     mark: str, tmp_path: Path
 ) -> None:

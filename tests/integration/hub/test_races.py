@@ -22,7 +22,7 @@ from pilothouse.server.groups import MANIFEST
 from tests.support.forking import PRODUCT, forking
 from tests.support.hub_rig import hub
 from tests.support.listener_rig import call, hello, modern
-from tests.support.living import living
+from tests.support.living import living, workers
 from tests.support.rounds import ROUNDS
 from tests.support.until import until
 
@@ -181,9 +181,8 @@ async def test_whoever_s_worker_is_killed_is_told_so_and_served_again(
 async def _kill_one(mark: str, chance: random.Random) -> None:
     """Any worker, at any moment of its life, as a machine without memory does."""
     await asyncio.sleep(chance.uniform(0, 0.2))
-    parent = min(living(mark), key=lambda process: process.create_time())
     with suppress(psutil.NoSuchProcess, IndexError):
-        chance.choice(parent.children()).kill()
+        chance.choice(workers(mark)).kill()
 
 
 def tells_of_loss(got: Got) -> bool:

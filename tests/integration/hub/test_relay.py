@@ -282,6 +282,7 @@ def test_a_hub_that_was_stopped_or_killed_is_started_again_by_the_next_call(
         assert (own_home.status() or {})["pid"] != hub
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_ten_relays_at_once_start_one_hub(own_home: Home, mark: str) -> None:
     relays = [own_home.raw() for _ in range(10)]
     try:
@@ -306,6 +307,7 @@ def test_a_relay_without_a_hub_lists_its_tools_before_the_hub_is_there(own_home:
         wait_until(lambda: own_home.status() is not None)
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_a_hub_outlives_the_relay_that_started_it_and_its_terminal(own_home: Home) -> None:
     with own_home.raw() as relay:
         relay.initialize()

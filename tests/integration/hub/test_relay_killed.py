@@ -95,6 +95,7 @@ def test_a_worker_that_is_asked_to_end_costs_no_call_at_all(home: Home) -> None:
         wait_until(lambda: home.workers() == [])
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_a_hub_that_is_killed_is_followed_by_another(home: Home, mark: str) -> None:
     with home.agent() as agent:
         for seed in range(ROUNDS):
@@ -122,6 +123,7 @@ def test_a_relay_that_is_killed_takes_its_worker_along(home: Home) -> None:
         agent.call("status")
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_relays_that_are_killed_while_they_start_a_hub_leave_one_at_most(
     sockets: Path, mark: str
 ) -> None:

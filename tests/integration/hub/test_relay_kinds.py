@@ -14,6 +14,7 @@ import pytest
 from mcp_types import TextContent
 
 from pilothouse.hub.notices import RESET
+from tests.support import forkserver
 from tests.support.cancelling import cancel_under_way
 from tests.support.listener_rig import hello
 from tests.support.relaying import relay_home
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
 
     from tests.support.relaying import Home
 
-FIXTURE = "stdio:" + shlex.join([sys.executable, "-m", FIXTURE_APP, "--profile", "full"])
-OVER_HTTP = f"http:{shlex.join([sys.executable, '-m', FIXTURE_APP, 'serve'])} --port {{port}}"
 OF_2025 = "stdio:" + shlex.join([sys.executable, "tests/support/odd_server.py", "stdio", "2025"])
-FINDS_TESTS = {"PILOTHOUSE_WORKER_ENV": "PYTHONPATH"}
-"""For a worker that is a module of the tests, in whatever folder the hub asks it for its tools."""
 COUNTER = "test://counter"
 ECHO = {"said": ["hi"], "mood": "calm"}
 HELLO = hello()["params"]
+
+
+def fixture_over_stdio() -> str:
+    return "stdio:" + shlex.join(forkserver.command(FIXTURE_APP, "--profile", "full"))
+
+
+def fixture_over_http() -> str:
+    return f"http:{shlex.join(forkserver.command(FIXTURE_APP, 'serve'))} --port {{port}}"
 
 
 def warm_up(home: Home, **env: str) -> None:
@@ -65,7 +70,7 @@ async def test_a_client_speaks_with_it_as_if_it_had_started_it_itself(
         done.append(progress)
 
     with relay_home(sockets, mark) as home:
-        worker = {**FINDS_TESTS, "PILOTHOUSE_WORKER": FIXTURE}
+        worker = {"PILOTHOUSE_WORKER": fixture_over_stdio()}
         await anyio.to_thread.run_sync(partial(warm_up, home, **worker))
         env = {**home.env, **worker}
         async with stdio(
@@ -91,7 +96,7 @@ async def test_arguments_that_headers_have_to_repeat_reach_a_server_over_http(
     sockets: Path, mark: str, mode: str
 ) -> None:
     with relay_home(sockets, mark) as home:
-        worker = {**FINDS_TESTS, "PILOTHOUSE_WORKER": OVER_HTTP}
+        worker = {"PILOTHOUSE_WORKER": fixture_over_http()}
         await anyio.to_thread.run_sync(partial(warm_up, home, **worker))
         env = {**home.env, **worker}
         async with stdio(mode=mode, module=PRODUCT, env=env, joins_hub=True) as client:
@@ -100,7 +105,7 @@ async def test_arguments_that_headers_have_to_repeat_reach_a_server_over_http(
 
 
 def test_one_that_ends_is_replaced_and_the_client_told(sockets: Path, mark: str) -> None:
-    worker = {**FINDS_TESTS, "PILOTHOUSE_WORKER": FIXTURE}
+    worker = {"PILOTHOUSE_WORKER": fixture_over_stdio()}
     with relay_home(sockets, mark) as home:
         warm_up(home, **worker)
         with home.agent(**worker) as agent:
@@ -137,7 +142,7 @@ def test_a_request_that_the_server_refuses_unread_is_answered_by_its_own_id(
 ) -> None:
     with (
         relay_home(sockets, mark) as home,
-        home.raw(**FINDS_TESTS, PILOTHOUSE_WORKER=FIXTURE) as relay,
+        home.raw(PILOTHOUSE_WORKER=fixture_over_stdio()) as relay,
     ):
         answer = relay.request("tools/call", {"name": "echo_code"}, id=5)  # without a handshake
         assert answer["error"]["message"] == "Session not found"
