@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PROC = Path("/proc")
 SETTLED_S = 5.0
-"""How old a process is when it is taken for what it will stay: a younger one may be a fork that has
-yet to become its program."""
+"""How long a process is known before it is taken for what it will stay: a younger one may be a fork
+that has yet to become its program. What is read after that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class _Known:
     """Inode of its folder in /proc: another one when its number is given to a new process."""
     since: float
     started: Started
+    is_settled: bool = False
 
 
 _known: dict[int, _Known] = {}
@@ -70,11 +71,12 @@ def processes() -> Iterator[tuple[int, Started]]:
         known = _known.get(pid)
         if known is None or known.inode != inode:
             known = _Known(inode, now, Started(b"", b""))
-        elif now - known.since > SETTLED_S:
+        if known.is_settled:
             found[pid] = known
             continue
         with suppress(OSError):
             known.started = Started(_read(pid, "cmdline"), _read(pid, "environ"))
+            known.is_settled = now - known.since > SETTLED_S
             found[pid] = known
     _known.clear()
     _known.update(found)

@@ -42,9 +42,19 @@ def test_a_fork_that_becomes_another_program_is_read_again() -> None:
         child.communicate()
 
 
+def test_what_was_read_of_a_young_process_alone_is_read_again_however_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_table, "SETTLED_S", 0.0)
+    assert started(os.getpid()).words
+    known = process_table._known[os.getpid()]
+    known.started, known.is_settled = process_table.Started(b"a fork\0", b""), False
+    assert started(os.getpid()).words != ["a fork"]
+
+
 def test_what_has_settled_is_read_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_table, "SETTLED_S", 0.0)
-    wait_until(lambda: started(os.getpid()).words)
+    wait_until(lambda: process_table._known[os.getpid()].is_settled if started(os.getpid()) else 0)
     before = dict(process_table.processes())
 
     def read(pid: int, _name: str) -> bytes:
@@ -59,9 +69,9 @@ def test_a_number_that_is_given_to_another_process_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process_table, "SETTLED_S", 0.0)
-    mine = process_table.Started(b"other\0", b"")
-    process_table._known[os.getpid()] = process_table._Known(0, 0.0, mine)
-    assert started(os.getpid()) != mine
+    other = process_table.Started(b"other\0", b"")
+    process_table._known[os.getpid()] = process_table._Known(0, 0.0, other, is_settled=True)
+    assert started(os.getpid()) != other
 
 
 def test_below_are_children_and_theirs_but_no_zombie() -> None:
