@@ -76,6 +76,7 @@ class Seen:
     @classmethod
     def stored(
         cls,
+        *,
         at: float,
         kind: Kind,
         url: str,

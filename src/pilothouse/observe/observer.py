@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,45 +49,44 @@ MOST_DROPPED = 10_000
 """Targets whose last seq is remembered."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverDeps:
+    """Dependencies of an observatory, handed in because they are the rest of Pilothouse."""
+
+    settings: Settings
+    clock: Clock
+    changed: Callable[[str], None]
+    redactor: Redactor
+    timeline: Timeline
+    environ: Mapping[str, str]
+    count: Callable[[str, int], None]
+    """Adds to a counter of /metrics."""
+    keep: Keep | None
+    """Store that all events go to beside the ring."""
+    debug_port: Callable[[str], int | None]
+    """Gives the port of an e2e session of this agent."""
+    foreign_ports: Callable[[], frozenset[int]]
+    """Gives the ports of other agents' e2e sessions."""
+    priority: CallPriority
+    """Makes floods of events wait for calls."""
+
+
 class Observatory:
     """Implements the `Observer` port for one session."""
 
-    def __init__(
-        self,
-        tasks: TaskGroup,
-        settings: Settings,
-        clock: Clock,
-        changed: Callable[[str], None],
-        redactor: Redactor,
-        timeline: Timeline,
-        environ: Mapping[str, str],
-        count: Callable[[str, int], None],
-        keep: Keep | None,
-        debug_port: Callable[[str], int | None] = lambda _: None,
-        foreign_ports: Callable[[], frozenset[int]] = frozenset,
-        priority: CallPriority | None = None,
-    ) -> None:
-        """Let `count` add to a counter of /metrics; all events go to `keep` beside the ring.
-
-        `debug_port` gives the port of an e2e session of this agent, `foreign_ports` those of
-        other agents' sessions. Floods of events wait for calls by `priority`.
-        """
-        self._debug_port = debug_port
-        self._keep = keep
-        self.redactor = redactor
-        self._count = count
-        self._counted: dict[str, int] = {}
+    def __init__(self, tasks: TaskGroup, deps: ObserverDeps) -> None:
         self._tasks = tasks
-        self._settings = settings
-        self._clock = clock
-        self._changed = changed
-        self._timeline = timeline
+        self._deps = deps
+        self.redactor = deps.redactor
+        self._counted: dict[str, int] = {}
         self._observations: dict[str, Observation] = {}
         self._expired: dict[str, float] = {}
         """Targets whose time to live was over, each with it in seconds; the newest last."""
         self._next_seqs: dict[str, int] = {}
         """Next seq of targets whose observation was dropped: it goes on, and never begins again."""
-        self._connections = CdpConnections(settings, environ, foreign_ports, priority, self._opened)
+        self._connections = CdpConnections(
+            deps.settings, deps.environ, deps.foreign_ports, deps.priority, self._opened
+        )
         self._retired: Counter[str] = Counter()
         """Counts of observations that are gone."""
 
@@ -211,7 +210,7 @@ class Observatory:
             except (CdpError, TimeoutError) as error:
                 self._forget_failed(observation, before if held else None)
                 raise unattachable(target, error, browser) from None
-            self._timeline.adopt(f"tab {target.id[:6]}", observation.ring)
+            self._deps.timeline.adopt(f"tab {target.id[:6]}", observation.ring)
             return observation
 
     def _new(
@@ -224,11 +223,11 @@ class Observatory:
         return Observation(
             target_id,
             *key,
-            self._clock,
-            self._changed,
-            buffer_size or self._settings.default_buffer_size,
-            ttl_sec or self._settings.default_ttl_sec,
-            keep=self._keep,
+            self._deps.clock,
+            self._deps.changed,
+            buffer_size or self._deps.settings.default_buffer_size,
+            ttl_sec or self._deps.settings.default_ttl_sec,
+            keep=self._deps.keep,
             first_seq=self._next_seqs.get(target_id, 0),
         )
 
@@ -259,7 +258,7 @@ class Observatory:
         observation = self._new(target_id, key)
         observation.implicit, observation.state = True, "observing"
         self._observations[target_id] = observation
-        self._timeline.adopt(f"tab {target_id[:6]}", observation.ring)
+        self._deps.timeline.adopt(f"tab {target_id[:6]}", observation.ring)
         return observation
 
     async def leave(self, key: Key) -> None:
@@ -278,7 +277,7 @@ class Observatory:
         key = (session_id, NO_PORT)
         if key in self._connections.pipes:
             return key
-        own_port = self._debug_port(session_id)
+        own_port = self._deps.debug_port(session_id)
         if own_port is None:
             raise E2eSessionUnknown(
                 f"Session {session_id} not found",
@@ -306,21 +305,23 @@ class Observatory:
                 cause="ttl_over",
             )
         if observation is None:
-            stored = self._keep.targets() if self._keep is not None else []
+            stored = self._deps.keep.targets() if self._deps.keep is not None else []
             known = ", ".join(dict.fromkeys([*self._observations, *stored])) or "none"
             raise NotObserving(
                 f"this session does not observe {target_id}",
                 hint=f"call cdp_observe first (observed now: {known})",
                 targetId=target_id,
             )
-        observation.touched_at = self._clock()
+        observation.touched_at = self._deps.clock()
         return observation
 
     def _stored(self, target_id: str) -> Observation | None:
         """Return a target that an earlier run recorded, if there is one."""
-        if self._keep is None or not self._keep.holds(target_id):
+        if self._deps.keep is None or not self._deps.keep.holds(target_id):
             return None
-        observation = self._new(target_id, (self._settings.cdp_host, self._settings.cdp_port))
+        observation = self._new(
+            target_id, (self._deps.settings.cdp_host, self._deps.settings.cdp_port)
+        )
         observation.state = "stored"
         self._observations[target_id] = observation
         return observation
@@ -353,7 +354,7 @@ class Observatory:
         self._next_seqs[observation.target_id] = observation.ring.next_seq
         if len(self._next_seqs) > MOST_DROPPED:
             del self._next_seqs[next(iter(self._next_seqs))]
-        self._timeline.abandon(observation.ring)
+        self._deps.timeline.abandon(observation.ring)
 
     def set_filters(self, target_id: str, filters: Filters) -> None:
         self.find(target_id).filters = replace(filters)
@@ -424,14 +425,14 @@ class Observatory:
         for observation in self._observations.values():
             totals += totals_of(observation)
         for name in NAMES:  # also those that are still zero: a rate begins there
-            self._count(name, totals[name] - self._counted.get(name, 0))
+            self._deps.count(name, totals[name] - self._counted.get(name, 0))
             self._counted[name] = totals[name]
 
     # Time to live
 
     def sweep(self) -> list[Observation]:
         """Forget observations that nothing was added to for longer than their time to live."""
-        now = self._clock()
+        now = self._deps.clock()
         expired = [o for o in self._observations.values() if o.expired(now)]
         for observation in expired:
             browser = self._connections.get((observation.host, observation.port))
@@ -457,13 +458,12 @@ class Observatory:
 
 @asynccontextmanager
 async def open_observatory(
-    make: Callable[[TaskGroup], Observatory],
-    at_scrape: Callable[[Callable[[], None]], Callable[[], None]],
+    deps: ObserverDeps, at_scrape: Callable[[Callable[[], None]], Callable[[], None]]
 ) -> AsyncIterator[Observatory]:
     """Open the observatory of one session for the block; `at_scrape` registers what brings its
     counters up to date before /metrics is read."""
     async with anyio.create_task_group() as tasks:
-        observatory = make(tasks)
+        observatory = Observatory(tasks, deps)
         tasks.start_soon(observatory.keep_swept)
         forget = at_scrape(observatory.report)
         try:

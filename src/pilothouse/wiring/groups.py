@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from anyio.abc import TaskGroup
-
     from pilothouse.bookmarks.changes.profile import ConnectedProfile
     from pilothouse.core.settings import Settings
     from pilothouse.e2e.ports import Entrance
@@ -28,29 +26,25 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def _observatory(session: Session) -> AsyncIterator[object]:
-    from pilothouse.observe.observer import Observatory, open_observatory
+    from pilothouse.observe.observer import ObserverDeps, open_observatory
     from pilothouse.observe.record.session_store import open_store
 
     caps_of = partial(_store_caps, session.settings)
     with open_store(session.settings.store, session.id, caps_of) as keep:
-
-        def make(tasks: TaskGroup) -> Observatory:
-            return Observatory(
-                tasks,
-                session.settings,
-                session.clock,
-                session.changed,
-                session.redactor,
-                session.timeline,
-                os.environ,
-                session.metrics.count,
-                keep,
-                lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
-                lambda: session.debug_ports.foreign(session.id),
-                session.priority,
-            )
-
-        async with open_observatory(make, session.metrics.at_scrape) as observatory:
+        deps = ObserverDeps(
+            settings=session.settings,
+            clock=session.clock,
+            changed=session.changed,
+            redactor=session.redactor,
+            timeline=session.timeline,
+            environ=os.environ,
+            count=session.metrics.count,
+            keep=keep,
+            debug_port=lambda e2e_session: session.debug_ports.port_of(session.id, e2e_session),
+            foreign_ports=lambda: session.debug_ports.foreign(session.id),
+            priority=session.priority,
+        )
+        async with open_observatory(deps, session.metrics.at_scrape) as observatory:
             yield observatory
 
 

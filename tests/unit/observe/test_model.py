@@ -42,8 +42,7 @@ def test_only_console_lines_and_log_entries_have_a_level() -> None:
 
 def test_a_stored_event_comes_back_as_it_was() -> None:
     seen = Seen(5.5, RESPONSE)
-    row = (seen.at, seen.kind, seen.url, seen.method, seen.level, seen.status, seen.request_id)
-    back = Seen.stored(*row, seen.packed)
+    back = Seen.stored(**{name: getattr(seen, name) for name in Seen.__slots__})
     assert all(getattr(back, name) == getattr(seen, name) for name in Seen.__slots__)
 
 

@@ -58,7 +58,7 @@ class SessionStore:
         return self._store.bodies(self._owner, target_id)
 
     def read(self, target_id: str, start: int, stop: int, limit: int, query: Query) -> Slice[Seen]:
-        return self._store.read(self._owner, target_id, start, stop, limit, query)
+        return self._store.read(self._owner, target_id, start, stop, limit=limit, query=query)
 
 
 @contextmanager

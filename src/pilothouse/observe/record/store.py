@@ -19,7 +19,7 @@ from pilothouse.observe.model import Body, Seen
 from pilothouse.observe.record.store_limits import TABLE, StoreRoom, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pilothouse.observe.read.query import Query
@@ -316,45 +316,34 @@ class EventStore:
             yield body_of
 
     def read(
-        self, owner: str, target: str, start: int, stop: int, limit: int, query: Query
+        self, owner: str, target: str, start: int, stop: int, *, limit: int, query: Query
     ) -> Slice[Seen]:
         """Return the events of `[start, stop)` that fit, oldest first."""
         self.flush()
         where, values = query.sql()
         base: list[Any] = [owner, target, start, stop, *values]
         condition = f"owner = ? AND target = ? AND seq >= ? AND seq < ?{where}"
+        ordered = f"SELECT {_COLUMNS} FROM events WHERE {condition} ORDER BY seq"
         connection = self._connect()
         try:
             if query.text_includes:
-                return self._scan(connection, condition, base, stop, limit, query)
+                return self._scan(connection.execute(ordered, base), stop, limit, query)
             matched = connection.execute(
                 f"SELECT count(*) FROM events WHERE {condition}", base
             ).fetchone()[0]
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM events WHERE {condition} ORDER BY seq LIMIT ?",
-                [*base, limit + 1],
-            ).fetchall()
+            rows = connection.execute(f"{ordered} LIMIT ?", [*base, limit + 1]).fetchall()
         finally:
             connection.close()
         items = [(row[0], _seen(row)) for row in rows[:limit]]
         return Slice(items, rows[limit][0] if len(rows) > limit else stop, 0, matched)
 
     @staticmethod
-    def _scan(
-        connection: sqlite3.Connection,
-        condition: str,
-        base: list[Any],
-        stop: int,
-        limit: int,
-        query: Query,
-    ) -> Slice[Seen]:
+    def _scan(rows: Iterable[tuple[Any, ...]], stop: int, limit: int, query: Query) -> Slice[Seen]:
         """Read the events that fit, by the same predicate for text as in the ring."""
         fits = query.matcher()
         items: list[tuple[int, Seen]] = []
         matched, after = 0, stop
-        for row in connection.execute(
-            f"SELECT {_COLUMNS} FROM events WHERE {condition} ORDER BY seq", base
-        ):
+        for row in rows:
             seen = _seen(row)
             if fits is not None and not fits(seen):
                 continue
@@ -367,4 +356,14 @@ class EventStore:
 
 
 def _seen(row: tuple[Any, ...]) -> Seen:
-    return Seen.stored(*row[1:])
+    _, at, kind, url, method, level, status, request_id, packed = row
+    return Seen.stored(
+        at=at,
+        kind=kind,
+        url=url,
+        method=method,
+        level=level,
+        status=status,
+        request_id=request_id,
+        packed=packed,
+    )

@@ -216,7 +216,7 @@ def test_a_killed_writer_leaves_a_prefix_without_holes(path: Path) -> None:
     try:
         count = reopened.next_seq("me", "T")
         assert count >= promised
-        page = reopened.read("me", "T", 0, count, count, ALL)
+        page = reopened.read("me", "T", 0, count, limit=count, query=ALL)
         assert [seq for seq, _ in page.items] == list(range(count))
         assert page.items[-1][1].unpack()["text"].startswith(f"line {count - 1}x")
     finally:
@@ -328,12 +328,21 @@ def test_what_neither_ring_nor_store_has_is_said_to_be_missing(full: Observation
 def test_an_event_that_sqlite_cannot_hold_ends_nothing(
     store: EventStore, url: str, status: int
 ) -> None:
-    odd = Seen.stored(0.0, "response", url, "GET", "", status, "1", b"{}")
+    odd = Seen.stored(
+        at=0.0,
+        kind="response",
+        url=url,
+        method="GET",
+        level="",
+        status=status,
+        request_id="1",
+        packed=b"{}",
+    )
     store.append("me", "T", 0, odd)
     store.append("me", "T", 1, Seen(0.0, event(1)))
     wait_until(lambda: store.next_seq("me", "T") == 2 or not store._writer.is_alive())
     assert store._writer.is_alive()
-    assert [seq for seq, _ in store.read("me", "T", 0, 2, 9, ALL).items][-1] == 1
+    assert [seq for seq, _ in store.read("me", "T", 0, 2, limit=9, query=ALL).items][-1] == 1
 
 
 @pytest.mark.parametrize("query", [Query(status=f">={10**30}"), Query(since=10**30)])
