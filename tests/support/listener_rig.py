@@ -18,7 +18,7 @@ from pilothouse.core.net.http1 import Chunked, Counted, parse_answer_head, parse
 from pilothouse.core.net.origins import OriginPolicy
 from pilothouse.core.settings import Settings
 from pilothouse.hub.http.endpoint import McpEndpoint
-from pilothouse.hub.http.listener import HttpListener
+from pilothouse.hub.http.listener import HttpListener, ListenerDeps
 from pilothouse.hub.http.upstream import UpstreamPool
 from pilothouse.hub.mcp.template_probe import capture
 from pilothouse.hub.model import Key, SessionRecord
@@ -321,13 +321,15 @@ async def listen[W: Workers](
         clock=time.time,
     )
     served = HttpListener(
-        endpoint,
-        relay,
-        pages or Upstream("", path="/nowhere"),
-        origin_policy or OriginPolicy(),
-        lambda what, error: reported.append(error),
-        authenticate,
-        shared.peers,
+        ListenerDeps(
+            endpoint=endpoint,
+            relay=relay,
+            pages=pages or Upstream("", path="/nowhere"),
+            origin_policy=origin_policy or OriginPolicy(),
+            report=lambda what, error: reported.append(error),
+            authenticate=authenticate,
+            peers=shared.peers,
+        )
     )
     listener = listener or socket.create_server(("127.0.0.1", 0))
     server = await asyncio.get_running_loop().create_server(served.client, sock=listener)

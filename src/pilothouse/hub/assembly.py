@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from pilothouse.core.secrets.redactor import Redactor
     from pilothouse.core.settings import Settings
     from pilothouse.hub.files import HubFiles
+    from pilothouse.hub.services.server import Services
+    from pilothouse.hub.sessions.open import Shared
     from pilothouse.hub.workers import Kind
+    from pilothouse.hub.workers.pool import Pool
     from pilothouse.server.logs import Log
     from pilothouse.server.runtime import Runtime
     from pilothouse.server.transports.oauth import BearerAuth, OAuthConfig
@@ -159,59 +162,31 @@ class RunningHub:
 async def _running_hub(plan: HubPlan, stop: Callable[[], None]) -> AsyncIterator[RunningHub]:
     """Run everything that a hub is, for the block; after it its workers have ended too."""
     settings, log = plan.settings, plan.log.of("hub")
-    templates = cache(partial(own_template, settings))
     async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        runtime = await enter(
-            open_runtime(GROUP_SPECS, settings, plan.redactor, plan.log, paired=is_paired(settings))
-        )
-        runtime.listeners.add(plan.port)
-        folder = stack.enter_context(run_folder())
-        # Closed after the pool: then no worker is left that could need them.
-        services = await enter(open_services(runtime, folder / SERVICES))
-        counts = HubCounts(runtime.metrics, log)
-        pool, kind = await enter(
-            open_pool(settings, folder, lambda: templates(paired=runtime.paired), counts.happened)
-        )
-        stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
-        shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
+        parts = await _open_parts(plan, stack)
+        runtime, services = parts.runtime, parts.services
         gate = _gate(plan)
-        access = None if gate else http_access(settings, plan.redactor)
-        hub = Hub(
-            registry=shared.registry,
-            pool=pool,
-            kind=kind,
-            pages=Upstream("", path=str(folder / PAGES)),
-            origin_policy=origin_policy(settings),
-            clock=time.time,
-            report=lambda what, error: log.error("request_failed", error, request=what),
-            authenticate=None if gate is None else authenticator(gate),
-            throttle=throttle(runtime),
-            traffic=counts.passed,
-            workers=shared.workers,
-            peers=shared.peers,
-            admit=None if access is None else admitter(access),
-        )
+        hub = _make_hub(plan, parts, gate)
         stack.push_async_callback(hub.close)
-        counts.watch(hub)
+        parts.counts.watch(hub)
         pages = pages_app(runtime, hub, services, gate, plan.base_url)
-        await enter(_serving(pages, folder / PAGES))
+        await stack.enter_async_context(_serving(pages, parts.folder / PAGES))
         # Pages that are open would keep the server waiting for their end.
         stack.callback(hub.listener.close)
         control = ControlServer(
-            workers=pool,
-            registry=shared.registry,
+            workers=parts.pool,
+            registry=parts.shared.registry,
             clock=time.time,
             about=_about(plan),
             status=lambda: running.status(),
             differing=lambda wanted: running.differing(wanted),
             stop=stop,
-            report=counts.happened,
+            report=parts.counts.happened,
             settings={"worker_idle": settings.worker_idle},
-            bridges=Bridges(folder, pool, hub.template),
+            bridges=Bridges(parts.folder, parts.pool, hub.template),
         )
         running = RunningHub(plan, runtime, hub, control)
-        await enter(control.open_at(plan.files.socket))
+        await stack.enter_async_context(control.open_at(plan.files.socket))
 
         async def announce_pairing() -> None:
             await watch_pairing(runtime)
@@ -227,6 +202,69 @@ async def _running_hub(plan: HubPlan, stop: Callable[[], None]) -> AsyncIterator
         )
         stack.callback(server.close)
         yield running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Parts of which a hub is put together."""
+
+    runtime: Runtime
+    services: Services
+    counts: HubCounts
+    pool: Pool
+    kind: Kind
+    shared: Shared
+    folder: Path
+    """Folder of the sockets of this run."""
+
+
+async def _open_parts(plan: HubPlan, stack: AsyncExitStack) -> _Parts:
+    """Open what is there before the hub and ends after it."""
+    settings, log = plan.settings, plan.log.of("hub")
+    templates = cache(partial(own_template, settings))
+    enter = stack.enter_async_context
+    runtime = await enter(
+        open_runtime(GROUP_SPECS, settings, plan.redactor, plan.log, paired=is_paired(settings))
+    )
+    runtime.listeners.add(plan.port)
+    folder = stack.enter_context(run_folder())
+    # Closed after the pool: then no worker is left that could need them.
+    services = await enter(open_services(runtime, folder / SERVICES))
+    counts = HubCounts(runtime.metrics, log)
+    pool, kind = await enter(
+        open_pool(settings, folder, lambda: templates(paired=runtime.paired), counts.happened)
+    )
+    stack.callback(asyncio.create_task(_warm_up(kind, log)).cancel)
+    shared = await enter(open_registry(settings, pool, plan.url, counts.happened))
+    return _Parts(
+        runtime=runtime,
+        services=services,
+        counts=counts,
+        pool=pool,
+        kind=kind,
+        shared=shared,
+        folder=folder,
+    )
+
+
+def _make_hub(plan: HubPlan, parts: _Parts, gate: BearerAuth | None) -> Hub:
+    settings, log = plan.settings, plan.log.of("hub")
+    access = None if gate else http_access(settings, plan.redactor)
+    return Hub(
+        registry=parts.shared.registry,
+        pool=parts.pool,
+        kind=parts.kind,
+        pages=Upstream("", path=str(parts.folder / PAGES)),
+        origin_policy=origin_policy(settings),
+        clock=time.time,
+        report=lambda what, error: log.error("request_failed", error, request=what),
+        authenticate=None if gate is None else authenticator(gate),
+        throttle=throttle(parts.runtime),
+        traffic=parts.counts.passed,
+        workers=parts.shared.workers,
+        peers=parts.shared.peers,
+        admit=None if access is None else admitter(access),
+    )
 
 
 def _gate(plan: HubPlan) -> BearerAuth | None:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pilothouse.hub.http.endpoint import McpEndpoint
-from pilothouse.hub.http.listener import HttpListener
+from pilothouse.hub.http.listener import HttpListener, ListenerDeps
 from pilothouse.hub.http.upstream import UpstreamPool
 from pilothouse.hub.model import WorkerStartFailed
 from pilothouse.hub.workers import StartFailed
@@ -109,7 +109,16 @@ class Hub:
             traffic=traffic,
         )
         self.listener = HttpListener(
-            self._endpoint, self._relay, pages, origin_policy, report, authenticate, peers, admit
+            ListenerDeps(
+                endpoint=self._endpoint,
+                relay=self._relay,
+                pages=pages,
+                origin_policy=origin_policy,
+                report=report,
+                authenticate=authenticate,
+                peers=peers,
+                admit=admit,
+            )
         )
 
     async def template(self) -> Template:

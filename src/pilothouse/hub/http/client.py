@@ -52,27 +52,30 @@ async def post(
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
     if not method.startswith("notifications/"):
         message["id"] = _ID
-    return await _exchange(upstream, "POST", upstream.endpoint, headers, message, within)
+    return await _exchange(
+        upstream, "POST", upstream.endpoint, headers=headers, message=message, within=within
+    )
 
 
 async def get(upstream: Upstream, path: str, within: float = ANSWER_S) -> HttpAnswer:
     """Get a path. Raises NoAnswer."""
-    return await _exchange(upstream, "GET", path, None, None, within)
+    return await _exchange(upstream, "GET", path, within=within)
 
 
 async def delete(
     upstream: Upstream, headers: Mapping[str, str], within: float = ANSWER_S
 ) -> HttpAnswer:
     """Delete the session that the headers name. Raises NoAnswer."""
-    return await _exchange(upstream, "DELETE", upstream.endpoint, headers, None, within)
+    return await _exchange(upstream, "DELETE", upstream.endpoint, headers=headers, within=within)
 
 
 async def _exchange(
     upstream: Upstream,
     method: str,
     path: str,
-    headers: Mapping[str, str] | None,
-    message: object,
+    *,
+    headers: Mapping[str, str] | None = None,
+    message: object = None,
     within: float,
 ) -> HttpAnswer:
     body = b"" if message is None else json.dumps(message).encode()

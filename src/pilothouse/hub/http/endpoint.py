@@ -259,9 +259,9 @@ class McpEndpoint:
             call.client,
             call.head,
             record,
-            lambda: self._greetings.present(record),
-            lambda: self._registry.find(record.id, record.principal),
-            first,
+            join=lambda: self._greetings.present(record),
+            seen=lambda: self._registry.find(record.id, record.principal),
+            first=first,
         )
         return call.head.stays_open if reply is None else reply
 

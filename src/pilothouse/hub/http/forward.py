@@ -148,11 +148,13 @@ class Forwarder:
     ) -> bool:
         if call.method != "subscriptions/listen":
             async with await self._workers.get(record.key, record) as lease:
-                return await self._serve(call, record, template, lease, greets)
+                return await self._serve(call, record, template, lease, greets=greets)
         # Whoever only listens does not keep a worker busy.
         began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with await self._workers.get(record.key, record) as lease:
-            serving = asyncio.create_task(self._serve(call, record, template, lease, greets, began))
+            serving = asyncio.create_task(
+                self._serve(call, record, template, lease, greets=greets, began=began)
+            )
             try:
                 either: list[asyncio.Future[Any]] = [serving, began]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -170,6 +172,7 @@ class Forwarder:
         record: SessionRecord,
         template: Template,
         lease: Lease,
+        *,
         greets: bool,
         began: asyncio.Future[None] | None = None,
     ) -> bool:

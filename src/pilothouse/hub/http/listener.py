@@ -7,6 +7,7 @@ pages', whose application listens on a private socket and is just one more upstr
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -41,28 +42,34 @@ SWEEP_S = 1.0
 MAX_CONNECTIONS = 4_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerDeps:
+    """Dependencies of a listener: what it leads to, and who judges what comes to it."""
+
+    endpoint: McpEndpoint
+    relay: UpstreamPool
+    pages: Upstream
+    """Server of everything that is no MCP."""
+    origin_policy: OriginPolicy
+    report: Report
+    authenticate: Authenticate | None = None
+    peers: Peers | None = None
+    admit: Admit | None = None
+
+
 class HttpListener:
     """Server of connections; `client` makes the protocols for listeners."""
 
-    def __init__(
-        self,
-        endpoint: McpEndpoint,
-        relay: UpstreamPool,
-        pages: Upstream,
-        origin_policy: OriginPolicy,
-        report: Report,
-        authenticate: Authenticate | None = None,
-        peers: Peers | None = None,
-        admit: Admit | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._relay = relay
-        self._pages = pages
-        self._origin_policy = origin_policy
-        self._report = report
-        self._authenticate = authenticate
-        self._peers = peers
-        self._admit = admit
+    def __init__(self, deps: ListenerDeps) -> None:
+        # Taken apart once: a request looks at most of them.
+        self._endpoint = deps.endpoint
+        self._relay = deps.relay
+        self._pages = deps.pages
+        self._origin_policy = deps.origin_policy
+        self._report = deps.report
+        self._authenticate = deps.authenticate
+        self._peers = deps.peers
+        self._admit = deps.admit
         self.requests = 0
         """Number of requests that ever came."""
         self._connections: set[Connection] = set()

@@ -50,6 +50,7 @@ class PushStreams:
         client: Connection,
         head: RequestHead,
         record: SessionRecord,
+        *,
         join: Callable[[], tuple[Upstream, str] | None],
         seen: Callable[[], Awaitable[object]],
         first: bytes = b"",

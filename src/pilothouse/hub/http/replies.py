@@ -72,6 +72,7 @@ def error(
     code: int,
     message: str,
     id: Id = None,
+    *,
     data: object = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> Reply:
@@ -86,6 +87,6 @@ def of_fault(fault: GatewayFault, id: Id = None) -> Reply:
         fault.code,
         fault.message,
         id,
-        {"retryAfterSec": after} if after else None,
-        [("Retry-After", str(after))] if after else [],
+        data={"retryAfterSec": after} if after else None,
+        headers=[("Retry-After", str(after))] if after else [],
     )

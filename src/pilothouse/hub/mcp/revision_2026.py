@@ -32,7 +32,7 @@ _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
 
 def unsupported(requested: str, supported: Sequence[str], id: Id = None) -> Reply:
     data = {"supported": list(supported), "requested": requested}
-    return error(400, UNSUPPORTED_VERSION, "Unsupported protocol version", id, data)
+    return error(400, UNSUPPORTED_VERSION, "Unsupported protocol version", id, data=data)
 
 
 def refuse(

@@ -177,7 +177,7 @@ def _lacking(template: Template, era: Era, method: str, id: Id) -> Reply | None:
     if known:
         return None
     status = 404 if era == "2026" else 200
-    return error(status, METHOD_NOT_FOUND, "Method not found", id, method)
+    return error(status, METHOD_NOT_FOUND, "Method not found", id, data=method)
 
 
 def initialize(template: Template, head: RequestHead, message: dict[str, Any]) -> Reply:

@@ -10,6 +10,7 @@ import json
 import logging
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,16 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
         on_state=lambda reason: link.tell({"event": "history", "reason": reason}),
     )
     listeners = ProxyListeners(master.proxy)
-    commands = _assemble(options, link, clock, master, history, listeners)
+    commands = _assemble(
+        _Parts(
+            options=options,
+            link=link,
+            clock=clock,
+            master=master,
+            history=history,
+            listeners=listeners,
+        )
+    )
     # What is allocated by now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
@@ -84,26 +94,51 @@ async def run(options: argparse.Namespace, owner: socket.socket) -> None:
     await history.close()
 
 
-def _assemble(
-    options: argparse.Namespace,
-    link: EngineLink,
-    clock: Clock,
-    master: EngineMaster,
-    history: HistoryWriter,
-    listeners: ProxyListeners,
-) -> Commands:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Parts of which an engine is put together."""
+
+    options: argparse.Namespace
+    link: EngineLink
+    clock: Clock
+    master: EngineMaster
+    history: HistoryWriter
+    listeners: ProxyListeners
+
+
+def _assemble(parts: _Parts) -> Commands:
+    options, history, listeners = parts.options, parts.history, parts.listeners
     guard = OwnPortGuard(listeners.ports, _policy(json.loads(options.policy)))
-    mocks, breakpoints = Mocks(), Breakpoints(clock, link.tell, options.hold_s)
+    mocks, breakpoints = Mocks(), Breakpoints(parts.clock, parts.link.tell, options.hold_s)
     changes = RuleApplier(breakpoints)
-    live = Live(history, listeners, changes, master.proxy)
+    live = Live(history, listeners, changes, parts.master.proxy)
     token = token_at(options.token_file).present if options.token_file else lambda: None
-    master.addons.add(
+    parts.master.addons.add(
         # The first one: what it refuses is not looked at by the others.
         LocalClients(listeners, token, asks_everybody=options.ask_everybody),
         Capture(history, listeners, guard, mocks, changes),
         live,
-        ConnectionHooks(changes, listeners, guard, mocks, master.proxy),
+        ConnectionHooks(changes, listeners, guard, mocks, parts.master.proxy),
     )
+    return Commands(
+        changes=changes,
+        listeners=listeners,
+        guard=guard,
+        mocks=mocks,
+        breakpoints=breakpoints,
+        live=live,
+        history=history,
+        open_jobs=lambda: _open_jobs(parts, guard, live),
+        spki=spki_hash(options.folder),
+    )
+
+
+def _open_jobs(parts: _Parts, guard: OwnPortGuard, live: Live) -> Jobs:
+    from pilothouse.intercept.query.reader import HistoryReader
+    from pilothouse.intercept.replay.jobs import Jobs
+    from pilothouse.intercept.replay.sockets import Gateway
+
+    options, history, listeners = parts.options, parts.history, parts.listeners
 
     async def record(exchange: Exchange) -> None:
         history.post(exchange)
@@ -116,38 +151,20 @@ def _assemble(
         return await guard.addresses(host, target.port, is_pages=is_pages)
 
     def find_gateway(target: SendTarget) -> Gateway | None:
-        from pilothouse.intercept.replay.sockets import Gateway
-
         judge = listeners.judge_of(target.session, target.listener) if target.session else None
         return Gateway(judge.upstream, judge.secret) if judge else None
 
-    def open_jobs() -> Jobs:
-        from pilothouse.intercept.query.reader import HistoryReader
-        from pilothouse.intercept.replay.jobs import Jobs
-
-        return Jobs(
-            HistoryReader(options.folder / HISTORY),
-            record,
-            live.inject,
-            clock,
-            ssl_insecure=options.insecure,
-            ca_file=options.upstream_ca,
-            client_cert=options.client_cert,
-            is_forbidden=guard.forbids,
-            find=find,
-            find_gateway=find_gateway,
-        )
-
-    return Commands(
-        changes=changes,
-        listeners=listeners,
-        guard=guard,
-        mocks=mocks,
-        breakpoints=breakpoints,
-        live=live,
-        history=history,
-        open_jobs=open_jobs,
-        spki=spki_hash(options.folder),
+    return Jobs(
+        HistoryReader(options.folder / HISTORY),
+        record,
+        live.inject,
+        parts.clock,
+        ssl_insecure=options.insecure,
+        ca_file=options.upstream_ca,
+        client_cert=options.client_cert,
+        is_forbidden=guard.forbids,
+        find=find,
+        find_gateway=find_gateway,
     )
 
 

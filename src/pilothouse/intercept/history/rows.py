@@ -102,25 +102,24 @@ def _add(batch: WriteBatch, ids: Ids) -> None:
     ):
         if sent is None:
             continue
+        of_peer = _peer(peer_id, peer)
         if ids.new & side:
-            batch.packets.append(_packet(ids, side, packet_id, sent, peer_id, peer))
+            batch.packets.append(_packet(ids, side, packet_id, sent, of_peer))
             batch.contents.append(_content(packet_id, sent))
             if sent.chunks:
                 batch.chunks.append((packet_id, ",".join(map(str, sent.chunks))))
         else:
-            batch.updates.append((packet_id, *_learned(exchange), *_peer(peer_id, peer)))
+            batch.updates.append((packet_id, *_learned(exchange), *of_peer))
 
 
-def _packet(
-    ids: Ids, side: int, packet_id: int, sent: WireMessage, peer_id: int, peer: WireMessage | None
-) -> Row:
+def _packet(ids: Ids, side: int, packet_id: int, sent: WireMessage, of_peer: Row) -> Row:
     x = ids.exchange
     return (
         packet_id, ids.group, side == RESPONSE, x.connection, x.session, x.listener, x.kind,
         x.encode, x.alpn, x.scheme, x.server_name, x.client.ip, x.client.port, x.server.ip,
         x.server.port, x.method or None, x.url or None, x.version, x.status, x.duration_ms,
         sent.time, sent.length, sent.modified, x.resend, x.job, x.key, x.error,
-        *_peer(peer_id, peer),
+        *of_peer,
     )  # fmt: skip
 
 

@@ -61,7 +61,12 @@ class Bridges:
                 worker = self._workers.running(record.key)
                 if worker is not None:
                     bridge = Bridge(
-                        self._workers, self._relay, self._templates, record, worker, writer
+                        record,
+                        worker,
+                        writer,
+                        workers=self._workers,
+                        relay=self._relay,
+                        templates=self._templates,
                     )
                     await bridge.run(reader)
                 writer.close()
@@ -86,19 +91,20 @@ class Bridge:
 
     def __init__(
         self,
-        workers: Workers,
-        relay: UpstreamPool,
-        templates: Templates,
         record: SessionRecord,
         worker: Worker,
         writer: asyncio.StreamWriter,
+        *,
+        workers: Workers,
+        relay: UpstreamPool,
+        templates: Templates,
     ) -> None:
-        self._workers = workers
-        self._relay = relay
-        self._templates = templates
         self._record = record
         self._worker = worker
         self._writer = writer
+        self._workers = workers
+        self._relay = relay
+        self._templates = templates
         self._session: dict[str, str] = {}
         """Headers of the session that the worker has opened."""
         self._asking: dict[object, asyncio.Task[None]] = {}

@@ -80,11 +80,9 @@ class RuleApplier:
         url = flow.request.pretty_url
         decision = await self._breakpoints.hold(
             side,
-            exchange.session,
-            exchange.method,
+            exchange,
             url,
-            seen.head,
-            seen.body,
+            seen,
             lambda: bool(flow.client_conn.state & ConnectionState.CAN_READ),
         )
         if decision.drop:

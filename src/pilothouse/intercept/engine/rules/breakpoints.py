@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pilothouse.core.timeline.clock import Clock
+    from pilothouse.intercept.model import Exchange
 
 AUTO_FORWARD_S = 30.0
 MOST_HELD = 100
@@ -99,18 +100,17 @@ class Breakpoints(RuleBook[Stop]):
     async def hold(
         self,
         side: Side,
-        session: str,
-        method: str,
+        exchange: Exchange,
         url: str,
-        head: bytes,
-        body: bytes,
+        seen: messages.Readable,
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> Decision:
         """Wait for the decision; without one in time, forward the message as it is."""
         if len(self._held) >= MOST_HELD:
-            logger.warning("%s %s was not held: %d are already", method, url, MOST_HELD)
+            logger.warning("%s %s was not held: %d are already", exchange.method, url, MOST_HELD)
             return Decision()
-        held = HeldFlow(session, side, method, url, head, body, self._clock(), is_awaited)
+        session, method = exchange.session, exchange.method
+        held = HeldFlow(session, side, method, url, seen.head, seen.body, self._clock(), is_awaited)
         self._held[held.id] = held
         self._tell({"event": "held", "held": held.shown(self._limit_s)})
         try:
