@@ -31,7 +31,7 @@ from pilothouse.server.logs import Log
 from pilothouse.server.mcp.handlers import build_server
 from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
-from pilothouse.server.transports.http import http_app
+from pilothouse.server.transports.http import HttpAppDeps, http_app
 from pilothouse.server.transports.pages import Pages
 from pilothouse.wiring.groups import GROUP_SPECS
 from pilothouse.wiring.standalone import make_redactor
@@ -271,8 +271,15 @@ async def _template() -> Template:
         async with open_runtime(
             GROUP_SPECS, settings, redactor, Log("gen", "error", redactor)
         ) as runtime:
-            pages = Pages(page=str, css="")
-            app = http_app(runtime, build_server(runtime), OriginPolicy(), None, pages, "")
+            app = http_app(
+                HttpAppDeps(
+                    runtime=runtime,
+                    server=build_server(runtime),
+                    origin_policy=OriginPolicy(),
+                    pages=Pages(page=str, css=""),
+                    base_url="",
+                )
+            )
             async with serving(app, listener):
                 return await capture(Upstream("localhost", path=f"{folder}/pages"))
 

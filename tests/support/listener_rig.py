@@ -29,7 +29,7 @@ from pilothouse.server.logs import Log
 from pilothouse.server.mcp.handlers import build_server
 from pilothouse.server.runtime import open_runtime
 from pilothouse.server.transports.asgi import serving
-from pilothouse.server.transports.http import http_app
+from pilothouse.server.transports.http import HttpAppDeps, http_app
 from pilothouse.server.transports.pages import Pages
 from pilothouse.wiring.groups import GROUP_SPECS
 from pilothouse.wiring.standalone import make_redactor
@@ -144,7 +144,15 @@ async def own_workers(
             async with open_runtime((*GROUP_SPECS, spec), settings, redactor, log) as runtime:
                 server = build_server(runtime)
                 extend(server)
-                app = http_app(runtime, server, OriginPolicy(), None, pages, "")
+                app = http_app(
+                    HttpAppDeps(
+                        runtime=runtime,
+                        server=server,
+                        origin_policy=OriginPolicy(),
+                        pages=pages,
+                        base_url="",
+                    )
+                )
                 async with serving(app, listener):
                     hand = Hand(Upstream("localhost", path=path), scope.cancel)
                     task_status.started(hand)

@@ -63,10 +63,10 @@ class ToolCaller:
             result = await tool.handler(args, **ports)
             given = answer(tool, result)
         except Fault as fault:
-            given = self._failed(tool, fault, session, raw, started, about)
+            given = self._failed(tool, fault, session, raw, started=started, about=about)
         except Exception as error:
             incident = self._incident(tool, error, about.session_id or session.id)
-            given = self._failed(tool, incident, session, raw, started, about)
+            given = self._failed(tool, incident, session, raw, started=started, about=about)
         else:
             took = session.clock() - started
             self._metrics.called(tool.name, took, "")
@@ -97,6 +97,7 @@ class ToolCaller:
         fault: Fault,
         session: Session,
         raw: Mapping[str, Any],
+        *,
         started: float,
         about: CurrentCall,
     ) -> Answer:

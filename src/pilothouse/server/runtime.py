@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -60,13 +60,13 @@ class Runtime:
     clock: Clock
     started_at: float
     limits: CallLimits
-    debug_ports: DebugPorts
+    debug_ports: DebugPorts = field(default_factory=DebugPorts)
     """Debugging ports of all e2e sessions that are open."""
     listeners: ListenerPorts
     """Ports of this machine on which Pilothouse itself answers."""
-    shared: Session
+    shared: Session = field(init=False)
     """Session that holds the ports that exist once in this process."""
-    priority: CallPriority
+    priority: CallPriority = field(default_factory=CallPriority)
     hub: HubPort | None = None
     paired: bool = False
     """Flag that a Chrome with the extension was paired in this home."""
@@ -195,63 +195,22 @@ async def open_runtime(
     """
     clock = anchored(time.time, time.monotonic)
     metrics = Metrics()
-    debug_ports = DebugPorts()
     listeners = ListenerPorts()
     if hub is not None:
         listeners.on_change = lambda: hub.tell("house.listeners", ports=sorted(listeners.own))
-    services = ServiceAddresses()
-    priority = CallPriority()
+
+    def could_not_close(key: str, error: Exception) -> None:
+        log.error("session_close_failed", error, sessionId=key)
+
     # What sessions share is closed after the last of them.
     async with _tasks() as lasting, _tasks() as tasks:
-        pusher = Pusher(tasks)
-
-        def new_session(key: str, shared: Session | None = None) -> Session:
-            return Session(
-                key,
-                settings,
-                clock,
-                redactor,
-                metrics,
-                lambda uri: pusher.changed(key, uri),
-                provider,
-                debug_ports,
-                listeners,
-                priority,
-                services,
-                shared=shared,
-                hub=hub,
-                unserved=lambda: runtime.unserved,
-            )
-
-        def make_session(key: str) -> Session:
-            session = new_session(key, common)
-            session.timeline.listen(lambda _: pusher.changed(key, TIMELINE_URI))
-            session.timeline.listen(lambda event: _log_session(event, key, log))
-            session.timeline.emit(SessionStarted(at=clock(), session_id=key))
-            log.info("session_started", sessionId=key)
-            return session
-
-        def could_not_close(key: str, error: Exception) -> None:
-            log.error("session_close_failed", error, sessionId=key)
-
-        @asynccontextmanager
-        async def provide_runtime(_: Session) -> AsyncIterator[Runtime]:
-            yield runtime
-
-        def provider(kind: type) -> Provider:
-            if kind is Runtime:
-                return provide_runtime
-            # A tool asks for the ports of its own group mostly, which is there already.
-            last_first = specs[::-1]
-            ready_first = sorted(last_first, key=lambda spec: not spec.is_ready)
-            return next(p.providers[kind] for p in ready_first if kind in p.providers)
-
-        common = HostedSessions(lasting, new_session, could_not_close).get("shared")
         runtime = Runtime(
             settings=settings,
             specs=specs,
-            sessions=HostedSessions(tasks, make_session, could_not_close),
-            pusher=pusher,
+            sessions=HostedSessions(
+                tasks, lambda key: _start_session(runtime, key), could_not_close
+            ),
+            pusher=Pusher(tasks),
             caller=ToolCaller(redactor, metrics, log.of("calls")),
             metrics=metrics,
             redactor=redactor,
@@ -259,23 +218,65 @@ async def open_runtime(
             clock=clock,
             started_at=clock(),
             limits=CallLimits(settings),
-            debug_ports=debug_ports,
             listeners=listeners,
-            shared=common,
-            priority=priority,
             hub=hub,
-            services=services,
             paired=paired,
         )
-        metrics.gauge("sessions", "Sessions that are open", lambda: len(runtime.sessions))
-        metrics.gauge("e2e_sessions", "E2E sessions that are open", lambda: len(debug_ports))
-        metrics.gauge("subscribers", "Clients that listen for changes", lambda: len(pusher))
-        metrics.gauge(
-            "uptime_seconds",
-            "Seconds since the start",
-            lambda: (clock() - runtime.started_at) / 1000,
-        )
+        shared = HostedSessions(lasting, lambda key: _new_session(runtime, key), could_not_close)
+        runtime.shared = shared.get("shared")
+        _add_gauges(runtime)
         yield runtime
+
+
+def _new_session(runtime: Runtime, key: str, shared: Session | None = None) -> Session:
+    return Session(
+        key,
+        runtime.settings,
+        runtime.clock,
+        runtime.redactor,
+        runtime.metrics,
+        lambda uri: runtime.pusher.changed(key, uri),
+        lambda kind: _provider(runtime, kind),
+        runtime.debug_ports,
+        runtime.listeners,
+        runtime.priority,
+        runtime.services,
+        shared=shared,
+        hub=runtime.hub,
+        unserved=lambda: runtime.unserved,
+    )
+
+
+def _start_session(runtime: Runtime, key: str) -> Session:
+    """Make the session of an agent, and tell that it has started."""
+    session = _new_session(runtime, key, runtime.shared)
+    session.timeline.listen(lambda _: runtime.pusher.changed(key, TIMELINE_URI))
+    session.timeline.listen(lambda event: _log_session(event, key, runtime.log))
+    session.timeline.emit(SessionStarted(at=runtime.clock(), session_id=key))
+    runtime.log.info("session_started", sessionId=key)
+    return session
+
+
+def _provider(runtime: Runtime, kind: type) -> Provider:
+    """Return what opens a port of this type."""
+    if kind is Runtime:
+        return lambda _: nullcontext(runtime)
+    # A tool asks for the ports of its own group mostly, which is there already.
+    last_first = runtime.specs[::-1]
+    ready_first = sorted(last_first, key=lambda spec: not spec.is_ready)
+    return next(p.providers[kind] for p in ready_first if kind in p.providers)
+
+
+def _add_gauges(runtime: Runtime) -> None:
+    gauge = runtime.metrics.gauge
+    gauge("sessions", "Sessions that are open", lambda: len(runtime.sessions))
+    gauge("e2e_sessions", "E2E sessions that are open", lambda: len(runtime.debug_ports))
+    gauge("subscribers", "Clients that listen for changes", lambda: len(runtime.pusher))
+    gauge(
+        "uptime_seconds",
+        "Seconds since the start",
+        lambda: (runtime.clock() - runtime.started_at) / 1000,
+    )
 
 
 @asynccontextmanager

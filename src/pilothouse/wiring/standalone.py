@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -181,36 +182,46 @@ def serve_stdio(
     """Serve one client on stdin and stdout until it closes stdin."""
     check_store(settings)
     check_client_cert(settings)
-    redactor = make_redactor(settings)
-    log = make_log(settings, redactor)
-    calm_collector()
-    anyio.run(_stdio, settings, specs, redactor, log, extend)
+    anyio.run(_stdio, _plan(settings, specs, extend))
     return 0
 
 
-async def _stdio(
-    settings: Settings,
-    specs: Sequence[AnyGroupSpec],
-    redactor: Redactor,
-    log: Log,
-    extend: Extend | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Settings and parts with which one process serves."""
+
+    settings: Settings
+    specs: Sequence[AnyGroupSpec]
+    redactor: Redactor
+    log: Log
+    extend: Extend | None
+
+
+def _plan(settings: Settings, specs: Sequence[AnyGroupSpec], extend: Extend | None) -> _Plan:
+    redactor = make_redactor(settings)
+    log = make_log(settings, redactor)
+    calm_collector()
+    return _Plan(settings, specs, redactor, log, extend)
+
+
+async def _stdio(plan: _Plan) -> None:
     from mcp.server.stdio import stdio_server
 
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.mcp.sdk_bypass import SdkBypass
     from pilothouse.server.transports.stdio import StdioReader, StdioWriter, claimed_stdio
 
+    settings, log = plan.settings, plan.log
     with claimed_stdio() as (wire_in, wire_out):
         bypass = SdkBypass()
         async with open_runtime(
-            specs, settings, redactor, log, paired=is_paired(settings)
+            plan.specs, settings, plan.redactor, log, paired=is_paired(settings)
         ) as runtime:
             writer = StdioWriter(wire_out, bypass, runtime.priority.answered)
             reader = StdioReader(wire_in, writer, asked=runtime.priority.asked)
             server = build_server(runtime, bypass)
-            if extend is not None:
-                extend(server)
+            if plan.extend is not None:
+                plan.extend(server)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_leave_on_signal, tasks.cancel_scope, log)
                 tasks.start_soon(keep_swept, settings, log.of("sweep"))
@@ -289,20 +300,8 @@ def serve_http(
     check_client_cert(settings)
     oauth = make_oauth(settings)
     make_tls(settings)
-    redactor = make_redactor(settings)
-    log = make_log(settings, redactor)
-    calm_collector()
-    anyio.run(
-        _http,
-        settings,
-        specs,
-        redactor,
-        log,
-        extend,
-        listener(settings, exact=exact_port),
-        oauth,
-        ready,
-    )
+    plan = _plan(settings, specs, extend)
+    anyio.run(_http, plan, listener(settings, exact=exact_port), oauth, ready)
     return 0
 
 
@@ -332,11 +331,7 @@ def listener(settings: Settings, *, exact: bool) -> socket.socket:
 
 
 async def _http(
-    settings: Settings,
-    specs: Sequence[AnyGroupSpec],
-    redactor: Redactor,
-    log: Log,
-    extend: Extend | None,
+    plan: _Plan,
     listener: socket.socket,
     oauth: OAuthConfig | None,
     ready: Callable[[str], None] | None,
@@ -345,7 +340,7 @@ async def _http(
     from pilothouse.server.groups import summaries
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.transports.asgi import serving
-    from pilothouse.server.transports.http import http_app
+    from pilothouse.server.transports.http import HttpAppDeps, http_app
     from pilothouse.wiring.agents import LocalAgents
     from pilothouse.wiring.dashboard import frame, pages
 
@@ -358,10 +353,13 @@ async def _http(
             url=url,
         )
 
-    async with open_runtime(specs, settings, redactor, log, paired=is_paired(settings)) as runtime:
+    settings, log = plan.settings, plan.log
+    async with open_runtime(
+        plan.specs, settings, plan.redactor, log, paired=is_paired(settings)
+    ) as runtime:
         server = build_server(runtime)
-        if extend is not None:
-            extend(server)
+        if plan.extend is not None:
+            plan.extend(server)
         host, port = listener.getsockname()[:2]
         runtime.listeners.add(port)
         scheme = "https" if settings.tls_cert else "http"
@@ -370,14 +368,16 @@ async def _http(
         showing = LocalAgents(runtime, lambda: frame(runtime, base_url))
         shown = pages(runtime, showing, lambda seen: own_page(runtime, seen), CSS)
         app = http_app(
-            runtime,
-            server,
-            origin_policy(settings),
-            oauth,
-            shown,
-            base_url,
-            lambda: _trouble(settings),
-            None if oauth else http_access(settings, redactor),
+            HttpAppDeps(
+                runtime=runtime,
+                server=server,
+                origin_policy=origin_policy(settings),
+                pages=shown,
+                base_url=base_url,
+                oauth=oauth,
+                access=None if oauth else http_access(settings, plan.redactor),
+                trouble=lambda: _trouble(settings),
+            )
         )
         async with (
             serving(app, listener, settings.tls_cert, settings.tls_key),

@@ -117,16 +117,21 @@ async def _answering(
 ) -> AsyncIterator[Log]:
     from pilothouse.server.mcp.handlers import build_server
     from pilothouse.server.transports.asgi import serving
-    from pilothouse.server.transports.http import http_app
+    from pilothouse.server.transports.http import HttpAppDeps, http_app
     from pilothouse.server.transports.pages import Pages
     from pilothouse.server.transports.unix_socket import serving_lines
 
     redactor = standalone.make_redactor(settings)
     log = standalone.make_log(settings, redactor)
     async with _runtime(settings, redactor, log, order) as runtime:
-        pages = Pages(page=lambda _: "", css="")
         served = http_app(
-            runtime, build_server(runtime), OriginPolicy(), None, pages, "http://localhost"
+            HttpAppDeps(
+                runtime=runtime,
+                server=build_server(runtime),
+                origin_policy=OriginPolicy(),
+                pages=Pages(page=lambda _: "", css=""),
+                base_url="http://localhost",
+            )
         )
         async with serving_lines(runtime, lines), serving(_with_use(served, runtime), listener):
             yield log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -37,32 +38,39 @@ SESSION_IDLE_S = 6 * 3600
 MAX_SESSIONS = 1_000
 
 
-def http_app(
-    runtime: Runtime,
-    server: Server[Any],
-    origin_policy: OriginPolicy,
-    oauth: OAuthConfig | None,
-    pages: Pages,
-    base_url: str,
-    trouble: Callable[[], str] = lambda: "",
-    access: Access | None = None,
-) -> ASGIApp:
-    """Make the ASGI application; `base_url` is how clients reach it, `trouble` says why it cannot
-    serve them. Without `access` nobody is asked who they are but by `oauth`."""
-    managers = _Managers(server)
-    endpoint: ASGIApp = SoundMessages(managers, runtime)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAppDeps:
+    """Dependencies of the ASGI application."""
 
-    guard = BearerAuth(oauth, base_url) if oauth is not None else None
+    runtime: Runtime
+    server: Server[Any]
+    origin_policy: OriginPolicy
+    pages: Pages
+    base_url: str
+    """URL by which clients reach it."""
+    oauth: OAuthConfig | None = None
+    access: Access | None = None
+    """Judge of who may connect; without one nobody is asked who they are but by `oauth`."""
+    trouble: Callable[[], str] = lambda: ""
+    """Says why clients cannot be served."""
+
+
+def http_app(deps: HttpAppDeps) -> ASGIApp:
+    """Make the ASGI application."""
+    managers = _Managers(deps.server)
+    endpoint: ASGIApp = SoundMessages(managers, deps.runtime)
+
+    guard = BearerAuth(deps.oauth, deps.base_url) if deps.oauth is not None else None
 
     def guarded(app: ASGIApp, path: str = MCP_PATHS[0]) -> ASGIApp:
         return app if guard is None else guard.protect(app, path)
 
     async def check_health(_: Request) -> Response:
-        return health_answer(health(runtime), trouble(), 500)  # as the e2e spec has it
+        return health_answer(health(deps.runtime), deps.trouble(), 500)  # as the e2e spec has it
 
     routes = [
         *(Route(path, endpoint=AsgiEndpoint(guarded(endpoint, path))) for path in MCP_PATHS),
-        *page_routes(runtime, pages, guarded, check_health),
+        *page_routes(deps.runtime, deps.pages, guarded, check_health),
         *(guard.metadata_routes(MCP_PATHS) if guard is not None else ()),
     ]
 
@@ -71,7 +79,8 @@ def http_app(
         async with managers.run():
             yield
 
-    return OriginGuard(Starlette(routes=routes, lifespan=lifespan), origin_policy, access)
+    app = Starlette(routes=routes, lifespan=lifespan)
+    return OriginGuard(app, deps.origin_policy, deps.access)
 
 
 class _Managers:
