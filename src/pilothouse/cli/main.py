@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pilothouse import __version__
@@ -18,6 +18,7 @@ from pilothouse.core.settings import BY_NAME, GROUPS, SETTINGS, BadSetting, Sett
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pilothouse.core.settings import Setting
     from pilothouse.server.groups import AnyGroupSpec
     from pilothouse.wiring.standalone import Extend
 
@@ -75,6 +76,14 @@ def _parser(command: str) -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pilothouse {__version__}")
+    _add_words(parser, command)
+    for setting in SETTINGS:
+        _add_setting(parser, command, setting)
+    return parser
+
+
+def _add_words(parser: _Parser, command: str) -> None:
+    """Add what a command takes beside the settings."""
     if command in ("", "serve"):
         parser.add_argument(
             "--standalone", action="store_true", help="everything in this process, no hub"
@@ -108,33 +117,32 @@ def _parser(command: str) -> _Parser:
     if command == "logs":
         parser.add_argument("--follow", "-f", action="store_true", help="go on as more is logged")
         parser.add_argument("--lines", "-n", type=int, default=50, help="how many, default 50")
-    for setting in SETTINGS:
-        flags = setting.flags(command)
-        about = setting.about
-        default = (
-            "" if setting.default in ("", (), None) else f", default {_shown(setting.default)}"
+
+
+def _add_setting(parser: _Parser, command: str, setting: Setting) -> None:
+    flags = setting.flags(command)
+    about = setting.about
+    default = "" if setting.default in ("", (), None) else f", default {_shown(setting.default)}"
+    env = f" [{' or '.join(about.env)}{default}]" if about.env else ""
+    unit = f" ({about.unit})" if about.unit and about.unit != "port" else ""
+    help = f"{about.help}{unit}{env}".replace("%", "%%")
+    if setting.type is bool:
+        parser.add_argument(
+            *flags,
+            dest=setting.name,
+            default=None,
+            action=argparse.BooleanOptionalAction,
+            help=help,
         )
-        env = f" [{' or '.join(about.env)}{default}]" if about.env else ""
-        unit = f" ({about.unit})" if about.unit and about.unit != "port" else ""
-        help = f"{about.help}{unit}{env}".replace("%", "%%")
-        if setting.type is bool:
-            parser.add_argument(
-                *flags,
-                dest=setting.name,
-                default=None,
-                action=argparse.BooleanOptionalAction,
-                help=help,
-            )
-        else:
-            parser.add_argument(
-                *flags,
-                dest=setting.name,
-                default=None,
-                action="append",
-                metavar=about.unit.upper().replace("/", "_") or setting.name.upper(),
-                help=help,
-            )
-    return parser
+    else:
+        parser.add_argument(
+            *flags,
+            dest=setting.name,
+            default=None,
+            action="append",
+            metavar=about.unit.upper().replace("/", "_") or setting.name.upper(),
+            help=help,
+        )
 
 
 def _shown(value: object) -> str:
@@ -179,7 +187,7 @@ def main(
         parsed = _parser(command).parse_args(words)
         given = _given(command, parsed)
         settings = _with_whole_paths(resolve(given, os.environ))
-        return _run(command, parsed, settings, given, specs, extend)
+        return _run(_Request(command, parsed, given, settings), specs, extend)
     except (Misuse, BadSetting) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -213,20 +221,47 @@ def _refuse(line: str) -> int:
     return EXIT_MISUSE
 
 
-def _run(
-    command: str,
-    parsed: argparse.Namespace,
-    settings: Settings,
-    given: dict[str, Any],
-    specs: Sequence[AnyGroupSpec] | None,
-    extend: Extend | None,
-) -> int:
+@dataclass(frozen=True)
+class _Request:
+    """Command with what it is given."""
+
+    command: str
+    parsed: argparse.Namespace
+    given: dict[str, Any]
+    """Settings that are given on the command line."""
+    settings: Settings
+
+
+def _run(request: _Request, specs: Sequence[AnyGroupSpec] | None, extend: Extend | None) -> int:
+    command, parsed, settings = request.command, request.parsed, request.settings
     if command == "doctor":
         from pilothouse.cli.doctor import checks
 
         return checks.main(settings, as_json=parsed.json)
 
     check_home(settings)
+    if command in ("chrome", "token", "pair", "ca"):
+        return _run_alone(request)
+
+    if command in GROUPS:
+        settings = _for_group(settings, command)
+
+    if command in ("", "bookmarks") and specs is None:
+        ended = _relay(command, settings, standalone=getattr(parsed, "standalone", False))
+        if ended is not None:
+            return ended
+
+    if command in ("status", "stop", "logs"):
+        from pilothouse.cli import hub as hub_commands
+
+        return hub_commands.main(command, settings, parsed)
+
+    return _serve(replace(request, settings=settings), specs, extend)
+
+
+def _run_alone(request: _Request) -> int:
+    """Run a command that needs neither the hub nor the groups."""
+    command, parsed, settings = request.command, request.parsed, request.settings
     if command == "chrome":
         from pilothouse.cli import chrome
 
@@ -242,24 +277,14 @@ def _run(
 
         return pair.main(settings, new=parsed.new)
 
-    if command == "ca":
-        from pilothouse.cli import ca
+    from pilothouse.cli import ca
 
-        return ca.main(settings, parsed.action, parsed.file)
+    return ca.main(settings, parsed.action, parsed.file)
 
-    if command in GROUPS:
-        settings = _for_group(settings, command)
 
-    if command in ("", "bookmarks") and specs is None:
-        ended = _relay(command, settings, standalone=getattr(parsed, "standalone", False))
-        if ended is not None:
-            return ended
-
-    if command in ("status", "stop", "logs"):
-        from pilothouse.cli import hub as hub_commands
-
-        return hub_commands.main(command, settings, parsed)
-
+def _serve(request: _Request, specs: Sequence[AnyGroupSpec] | None, extend: Extend | None) -> int:
+    """Serve clients, or the one call of a command."""
+    command, parsed, settings = request.command, request.parsed, request.settings
     from pilothouse.wiring import standalone as app
     from pilothouse.wiring.groups import GROUP_SPECS
 
@@ -273,8 +298,8 @@ def _run(
             if command in ("", "serve") and specs is None and not parsed.standalone:
                 from pilothouse.hub import start as hub
 
-                return hub.serve_hub(settings, given, announce)
-            exact = bool(given.keys() & {"http_port", "e2e_http_port"})
+                return hub.serve_hub(settings, request.given, announce)
+            exact = bool(request.given.keys() & {"http_port", "e2e_http_port"})
             return app.serve_http(settings, served, extend, announce, exact_port=exact)
         return app.serve_stdio(settings, served, extend)
     except app.StartError as error:

@@ -133,22 +133,12 @@ def tool(
         description = inspect.getdoc(handler)
         if not description:
             raise TypeError(f"{function} needs a docstring: it is what a model reads")
-        hints = get_type_hints(handler)
-        result = hints.pop("return", None)
-        names = list(inspect.signature(handler).parameters)
-        args = hints.get(names[0]) if names else None
-        if not (isinstance(args, type) and issubclass(args, BaseModel)):
-            raise TypeError(f"{function}: the first parameter must be the argument model")
-        if not (isinstance(result, type) and issubclass(result, Result)):
-            raise TypeError(f"{function}: the return annotation must be a Result")
+        args, result, ports = _types_of(handler)
         for name, info in args.model_fields.items():
             if not info.description:
                 raise TypeError(f"{function}: argument {name} needs a description")
         if bare and bare not in result.model_fields:
             raise TypeError(f"{function}: its result has no field {bare}")
-        untyped = [name for name in names if name not in hints]
-        if untyped:
-            raise TypeError(f"{function}: port {', '.join(untyped)} needs a type")
         return Tool(
             name=_camel(function) if group.camel else function,
             group=group,
@@ -163,11 +153,33 @@ def tool(
             profile=profile,
             own=group.own if own is None else own,
             bare=bare,
-            ports={name: hints[name] for name in names[1:]},
+            ports=ports,
             handler=handler,
         )
 
     return make
+
+
+def _types_of(
+    handler: Callable[..., Awaitable[Result]],
+) -> tuple[type[BaseModel], type[Result], dict[str, type]]:
+    """Return a handler's argument model, its result model and the types of its ports.
+
+    Raises:
+        TypeError: one of them is missing.
+    """
+    hints = get_type_hints(handler)
+    result = hints.pop("return", None)
+    names = list(inspect.signature(handler).parameters)
+    args = hints.get(names[0]) if names else None
+    if not (isinstance(args, type) and issubclass(args, BaseModel)):
+        raise TypeError(f"{handler.__name__}: the first parameter must be the argument model")
+    if not (isinstance(result, type) and issubclass(result, Result)):
+        raise TypeError(f"{handler.__name__}: the return annotation must be a Result")
+    untyped = [name for name in names if name not in hints]
+    if untyped:
+        raise TypeError(f"{handler.__name__}: port {', '.join(untyped)} needs a type")
+    return args, result, {name: hints[name] for name in names[1:]}
 
 
 def _camel(name: str) -> str:
