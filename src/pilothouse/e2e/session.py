@@ -483,17 +483,10 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             if settle:
                 await asyncio.sleep(settle / 1000)
-            changes = tab.take_changes()
-            if look:
-                later = await tab.changes()
-                changes = changes.joined(later) if changes else later
-            if tab.unreported is not None:
-                changes, tab.unreported = tab.unreported.joined(changes), None
-            if not tells and not step.looks:
-                tab.unreported = changes
-            events = await self._events_of(step, tab)
-            navigated = tab.navigations > navigations
-            return self._done(step, tab, value, changes, events, earlier, navigated, tells)
+            changes = await tab.all_changes(look=look, keep=not tells and not step.looks)
+            return await self._done(
+                step, tab, value, changes, earlier=earlier, navigations=navigations, tells=tells
+            )
 
     async def answer_dialog[T](
         self, tab: Tab, args: dict[str, Any], answer: Callable[[], Awaitable[T]]
@@ -510,9 +503,9 @@ class E2eSession:
                 raise await self._failed(step, tab, error) from None
             asked, later = tab.take_changes(), await tab.changes()  # by what was held up, and now
             changes = asked.joined(later) if asked else later
-            events = await self._events_of(step, tab)
-            navigated = tab.navigations > navigations
-            return self._done(step, tab, value, changes, events, earlier, navigated, tells=True)
+            return await self._done(
+                step, tab, value, changes, earlier=earlier, navigations=navigations, tells=True
+            )
 
     async def _events_of(self, step: Step, tab: Tab) -> list[dict[str, Any]]:
         """Wait a moment for what is about to be known of a step, and return its events."""
@@ -624,17 +617,20 @@ class E2eSession:
             return error
         return self.lost() or await self.explain(self, tab, step, error)
 
-    def _done[T](
+    async def _done[T](
         self,
         step: Step,
         tab: Tab,
         value: T | None,
         changes: DomChanges | None,
-        events: list[dict[str, Any]],
+        *,
         earlier: list[str],
-        navigated: bool,
+        navigations: int,
         tells: bool,
     ) -> StepOutcome[T]:
+        """Finish a step before which the tab had navigated so often and `earlier` had happened."""
+        events = await self._events_of(step, tab)
+        navigated = tab.navigations > navigations
         self._end(step, tab, ok=True)
         caused = digest(events, self.base)
         noted: list[str] = []

@@ -127,17 +127,7 @@ class Builder:
                 session.browser = await launching
             raise
         browser = session.browser
-        direct = () if session.entrance.intercepts else session.origins
-        options = ContextOptions(
-            proxy_server=f"http://127.0.0.1:{session.entrance.port}",
-            proxy_bypass=bypass_list(own_origins(direct)),
-            proxy_secret="" if tells_callers() else session.entrance.secret,
-            trusts_all=session.entrance.intercepts and request.browser != "chromium",
-            width=request.width,
-            height=request.height,
-            storage_state=request.storage_state,
-            video_folder=str(session.folder / VIDEOS) if "video" in request.records else "",
-        )
+        options = _context_options(session, session.entrance, request)
         with launch_faults(request.browser):
             context = await browser.open_context(options)
             await deps.recorder.claim(
@@ -303,6 +293,22 @@ class Builder:
             development=not settings.production,
             blocked_ports=frozenset(blocked),
         )
+
+
+def _context_options(
+    session: E2eSession, entrance: Entrance, request: StartRequest
+) -> ContextOptions:
+    direct = () if entrance.intercepts else session.origins
+    return ContextOptions(
+        proxy_server=f"http://127.0.0.1:{entrance.port}",
+        proxy_bypass=bypass_list(own_origins(direct)),
+        proxy_secret="" if tells_callers() else entrance.secret,
+        trusts_all=entrance.intercepts and request.browser != "chromium",
+        width=request.width,
+        height=request.height,
+        storage_state=request.storage_state,
+        video_folder=str(session.folder / VIDEOS) if "video" in request.records else "",
+    )
 
 
 async def _open(session: E2eSession, tab: Tab, url: str) -> None:

@@ -257,6 +257,19 @@ class Tab:
             return told
         return await self._with_frames(told, moments)
 
+    async def all_changes(self, *, look: bool, keep: bool) -> DomChanges | None:
+        """Return what changed since the last answer that had a place for it; `look` asks the page
+        for the rest of it, and `keep` has the next answer tell it again."""
+        changes = self.take_changes()
+        if look:
+            later = await self.changes()
+            changes = changes.joined(later) if changes else later
+        if self.unreported is not None:
+            changes, self.unreported = self.unreported.joined(changes), None
+        if keep:
+            self.unreported = changes
+        return changes
+
     async def _with_frames(self, told: DomChanges, moments: tuple[int, int]) -> DomChanges:
         """Add what changed in frames of other origins, which the page cannot look into."""
 

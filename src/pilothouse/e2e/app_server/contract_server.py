@@ -43,7 +43,7 @@ async def start_contract(
         if isinstance(error, CommandFailed):
             raise start_failed(error, output.paths) from None
         raise
-    return ContractServer(command, output, response, child, clock, on_exit)
+    return ContractServer(command, output, response, child, clock=clock, on_exit=on_exit)
 
 
 class ContractServer:
@@ -55,6 +55,7 @@ class ContractServer:
         output: Output,
         response: ServerStartResponse,
         child: Process,
+        *,
         clock: Clock,
         on_exit: Callable[[int], None],
     ) -> None:

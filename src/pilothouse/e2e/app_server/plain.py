@@ -96,7 +96,17 @@ async def start_plain(
             reason=f"port {wanted} is taken by {holder}",
         )
     output = open_output(folder, spec.name, on_line, most_log_bytes)
-    server = PlainServer(spec, argv, spawn, env, clock, output, on_exit, report, check)
+    server = PlainServer(
+        spec,
+        argv,
+        output,
+        spawn=spawn,
+        env=env,
+        clock=clock,
+        on_exit=on_exit,
+        report=report,
+        check=check,
+    )
     try:
         for left in reversed(range(1 if wanted else CLASHES)):
             try:
@@ -118,20 +128,21 @@ class PlainServer:
         self,
         spec: ServiceSpec,
         argv: Sequence[str],
+        output: Output,
+        *,
         spawn: Spawn,
         env: Mapping[str, str],
         clock: Clock,
-        output: Output,
         on_exit: Callable[[int], None],
         report: Callable[[str], None],
         check: Callable[[], object],
     ) -> None:
         self._spec = spec
         self._argv = tuple(argv)
+        self._output = output
         self._spawn = spawn
         self._env = env
         self._clock = clock
-        self._output = output
         self._failures = StartFailures(spec, argv, output)
         self._on_exit = on_exit
         self._report = report

@@ -32,6 +32,7 @@ from pilothouse.e2e.tools.shared import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pilothouse.e2e.ports import Recording
     from pilothouse.e2e.tab import Tab
 
 RELOAD_S = 3.0
@@ -188,53 +189,12 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
     Raises:
         NotBuilt: the edit does not compile.
     """
-    recording, loop = tab.recording, asyncio.get_running_loop()
-    if recording is None:
+    if tab.recording is None:
         raise _not_recorded()
-    hot, seq = HotReload(), 0
-    for event in tab.events(0):
-        if event["seq"] >= max(tab.reported_seq, tab.hot_seq):
-            break
-        hot.feed(event)
-        seq = event["seq"] + 1
-    hot.forget()
-    # An error that was reported before is no answer to the edit after it.
-    hot.error = ""
-
-    async def read_on(until: Callable[[], bool]) -> None:
-        nonlocal seq
-        trusted_at = None
-        while not until():
-            if not hot.in_doubt:
-                trusted_at = None
-            elif trusted_at is None:
-                trusted_at = loop.time() + DOUBT_S
-            try:
-                async with asyncio.timeout_at(trusted_at) as doubt:
-                    event = await recording.wait(seq, lambda _: True)
-            except TimeoutError:
-                if not doubt.expired():
-                    raise
-                hot.trust()
-                continue
-            hot.feed(event)
-            seq = event["seq"] + 1
-
-    async def expect_new_page(since: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RELOAD_S):
-                await read_on(lambda: bool(hot.error) or hot.connected_at >= since)
-                # Where a module was refused, its error is on the way.
-                await read_on(lambda: bool(hot.error) or hot.refused_at < since)
-
-    def catch_up() -> None:
-        nonlocal seq
-        for event in tab.events(seq):
-            hot.feed(event)
-            seq = event["seq"] + 1
-
+    updates = _HotUpdates(tab, tab.recording)
+    hot = updates.hot
     while True:
-        await read_on(lambda: hot.is_over)
+        await updates.read_until(lambda: hot.is_over)
         if hot.error:
             break
         met, reloaded = hot.update or {}, hot.reload_since
@@ -248,12 +208,12 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
                     await tab.page.wait_for_function(ANEW, arg=reloaded - 100, timeout=0)
         await tab.page.wait_for_load_state("load")
         if reloaded:
-            await expect_new_page(reloaded)
+            await updates.expect_new_page(reloaded)
         await tab.page.evaluate(DRAWN)
-        catch_up()
+        updates.catch_up()
         if hot.is_over and (hot.error or hot.update is met):
             break
-    tab.hot_seq = seq
+    tab.hot_seq = updates.seq
     shown = ("kind", "text", "url", "requestId", "seq")
     if not hot.error:
         overlay = await tab.page.evaluate(OVERLAY_TEXT) if reloaded else None
@@ -262,6 +222,61 @@ async def _hot_updated(tab: Tab) -> dict[str, Any]:
         raise NotBuilt(hot.error)
     found = {name: met[name] for name in shown if met.get(name)}
     return {**found, "reloaded": True} if reloaded else found
+
+
+class _HotUpdates:
+    """The hot updates of a tab since the last answer, read from its recording."""
+
+    def __init__(self, tab: Tab, recording: Recording) -> None:
+        self._tab = tab
+        self._recording = recording
+        self.hot = HotReload()
+        self.seq = 0
+        """Seq of the event that is read next."""
+        for event in tab.events(0):
+            if event["seq"] >= max(tab.reported_seq, tab.hot_seq):
+                break
+            self._read(event)
+        self.hot.forget()
+        # An error that was reported before is no answer to the edit after it.
+        self.hot.error = ""
+
+    def _read(self, event: dict[str, Any]) -> None:
+        self.hot.feed(event)
+        self.seq = event["seq"] + 1
+
+    def catch_up(self) -> None:
+        """Read what has come, and wait for nothing."""
+        for event in self._tab.events(self.seq):
+            self._read(event)
+
+    async def read_until(self, is_enough: Callable[[], bool]) -> None:
+        """Read on as events come; an update that stays in doubt for a while is trusted."""
+        loop = asyncio.get_running_loop()
+        trusted_at = None
+        while not is_enough():
+            if not self.hot.in_doubt:
+                trusted_at = None
+            elif trusted_at is None:
+                trusted_at = loop.time() + DOUBT_S
+            try:
+                async with asyncio.timeout_at(trusted_at) as doubt:
+                    event = await self._recording.wait(self.seq, lambda _: True)
+            except TimeoutError:
+                if not doubt.expired():
+                    raise
+                self.hot.trust()
+                continue
+            self._read(event)
+
+    async def expect_new_page(self, since: float) -> None:
+        """Wait a moment for the page to connect anew, and for what the server says to that."""
+        hot = self.hot
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELOAD_S):
+                await self.read_until(lambda: bool(hot.error) or hot.connected_at >= since)
+                # Where a module was refused, its error is on the way.
+                await self.read_until(lambda: bool(hot.error) or hot.refused_at < since)
 
 
 def _answers(event: dict[str, Any], part: str) -> bool:
