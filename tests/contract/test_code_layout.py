@@ -6,8 +6,14 @@ import ast
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.contract.test_layers import LAYERS, SOURCE, TOP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    type Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 MOST_FILES = 12
 MOST_LINES = 400
@@ -32,6 +38,9 @@ LONGER = {
 """Files that have yet to be split, each with the lines that it may have until then."""
 SHARED_NAMES = 0
 """Public classes whose name another one has, too."""
+MOST_POSITIONAL = 5
+"""Parameters that a call may give by position, beside `self`: more are given by name, or as one."""
+MOST_FUNCTION_LINES = 60
 AT_THE_ROOT = {"__init__.py", "__main__.py"}
 
 
@@ -40,6 +49,26 @@ def modules() -> dict[str, str]:
     """Return the text of every module by its path below the package."""
     paths = sorted(SOURCE.rglob("*.py"))
     return {path.relative_to(SOURCE).as_posix(): path.read_text("utf-8") for path in paths}
+
+
+def functions() -> Iterator[tuple[str, Function, bool]]:
+    """Yield every function with its place, and whether its first parameter is the caller's own."""
+    for file, text in modules().items():
+        tree = ast.parse(text)
+        methods = {
+            id(node)
+            for owner in ast.walk(tree)
+            if isinstance(owner, ast.ClassDef)
+            for node in owner.body
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                is_static = any(
+                    isinstance(one, ast.Name) and one.id == "staticmethod"
+                    for one in node.decorator_list
+                )
+                is_method = id(node) in methods and not is_static
+                yield f"{file}:{node.lineno} {node.name}", node, is_method
 
 
 def test_every_module_lies_in_a_folder_that_has_a_rank() -> None:
@@ -61,6 +90,20 @@ def test_no_file_is_longer_than_it_may_be() -> None:
     long = {file: many for file, many in lines.items() if many > MOST_LINES}
     assert {file: many for file, many in long.items() if many > LONGER.get(file, 0)} == {}
     assert set(LONGER) == set(long), "what is short enough now needs no exception any more"
+
+
+def test_no_function_takes_more_by_position_than_one_can_keep_in_order() -> None:
+    found = {
+        place: len(node.args.posonlyargs) + len(node.args.args) - is_method
+        for place, node, is_method in functions()
+    }
+    assert len(found) > 3_000
+    assert {place: many for place, many in found.items() if many > MOST_POSITIONAL} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    lines = {place: (node.end_lineno or 0) - node.lineno + 1 for place, node, _ in functions()}
+    assert {place: many for place, many in lines.items() if many > MOST_FUNCTION_LINES} == {}
 
 
 def test_hardly_a_public_class_has_the_name_of_another() -> None:
