@@ -9,8 +9,8 @@ import argparse
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pilothouse import __version__
 from pilothouse.core.settings import BY_NAME, GROUPS, SETTINGS, BadSetting, Settings, resolve
@@ -221,9 +221,8 @@ def _refuse(line: str) -> int:
     return EXIT_MISUSE
 
 
-@dataclass(frozen=True)
-class _Request:
-    """Command with what it is given."""
+class _Request(NamedTuple):
+    """Command with what it is given; a tuple, as that is quickly made at every start."""
 
     command: str
     parsed: argparse.Namespace
@@ -256,7 +255,7 @@ def _run(request: _Request, specs: Sequence[AnyGroupSpec] | None, extend: Extend
 
         return hub_commands.main(command, settings, parsed)
 
-    return _serve(replace(request, settings=settings), specs, extend)
+    return _serve(request._replace(settings=settings), specs, extend)
 
 
 def _run_alone(request: _Request) -> int:
