@@ -299,6 +299,7 @@ def test_ten_relays_at_once_start_one_hub(own_home: Home, mark: str) -> None:
             relay.__exit__()
 
 
+@pytest.mark.usefixtures("real_processes")  # a forked hub is there in no time
 def test_a_relay_without_a_hub_lists_its_tools_before_the_hub_is_there(own_home: Home) -> None:
     with own_home.raw() as relay:
         relay.initialize()
