@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +53,11 @@ class HttpAgent:
         return self.http.post("/mcp", json=message, headers=headers)
 
     def open(self) -> HttpAgent:
+        """Begin a session, coming again as long as a slow worker has the hub ask for it."""
         client = {"name": "tester", "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-        answer = self.post("initialize", params)
+        while (answer := self.post("initialize", params)).status_code == 503:
+            time.sleep(int(answer.headers["retry-after"]))
         assert answer.status_code == 200, answer.text
         self.session = answer.headers["mcp-session-id"]
         message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
